@@ -1,4 +1,4 @@
-"""What adversaries that move word embeddings share: the first delta, one ascent, the projection back into the ball.
+"""Base of adversaries that perturb word embeddings: the first delta, one ascent, the projection back into the ball.
 
 One norm per example, over all its tokens and widths, as FreeLB and the three papers have it. ``init`` is the papers' epsilon: with the l2
 norm the first delta is uniform noise whose expected norm is about init/sqrt(3). Deltas are zero at padding, always.
@@ -36,9 +36,8 @@ class EmbeddingPerturbation(Adversary):
         """The objective as this adversary's passes see it: without token types where ``token_types`` is off."""
         if self.token_types:
             return objective
-        return replace(
-            objective, inputs={key: value for key, value in objective.inputs.items() if key != "token_type_ids"}
-        )
+        kept = {key: value for key, value in objective.inputs.items() if key != "token_type_ids"}
+        return replace(objective, inputs=kept)
 
     def rewinding(self, objective: Objective) -> SameDropout | None:
         """To be rewound before every pass where dropout is shared; ``None`` where it is fresh."""

@@ -51,10 +51,8 @@ class FreeAT(EmbeddingPerturbation):
     def __call__(self, objective: Objective) -> Tensor:
         """Update the model after every replay but the last, whose gradients are left to the caller; returns the replays' mean loss."""
         if objective.update is None and self.replays > 1:
-            raise TicketsError(
-                "FreeAT updates the model inside a batch, and this step has no update",
-                hint="train with FineTune or TrainingRun",
-            )
+            message = "FreeAT updates the model inside a batch, and this step has no update"
+            raise TicketsError(message, hint="train with FineTune or TrainingRun", code="adversary.update")
         objective, dropout = self.seen(objective), self.rewinding(objective)
         delta = self.start(objective)
         total = torch.zeros((), device=delta.device)

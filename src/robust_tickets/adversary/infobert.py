@@ -156,10 +156,8 @@ class InfoBERT(EmbeddingPerturbation):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not self.low < self.high:
-            raise TicketsError(
-                f"InfoBERT keeps the ranks from low to high, 0 <= low < high <= 1; got low={self.low}, high={self.high}",
-                hint="the released code has .5 and .9",
-            )
+            message = f"InfoBERT needs 0 <= low < high <= 1, got low={self.low}, high={self.high}"
+            raise TicketsError(message, hint="the released code has .5 and .9", code="adversary.ranks")
 
     @property
     def passes(self) -> float:

@@ -112,13 +112,9 @@ class Objective:
     loss_fn: Callable[[Tensor, Tensor], Tensor] = cross_entropy
     regulariser: Callable[[], Tensor] | None = None
     half: bool = False  # bf16 autocast around the forward pass
-    dropping: Callable[[], AbstractContextManager[None]] = (
-        nullcontext  # around gradients of weights that are thrown away
-    )
+    dropping: Callable[[], AbstractContextManager[None]] = nullcontext  # around gradients that are thrown away
     memory: nn.Module | None = None  # what the adversary's ``begin`` returned
-    update: Callable[[], None] | None = (
-        None  # clip, step, clear the gradients: for adversaries that descend more than once a batch
-    )
+    update: Callable[[], None] | None = None  # clip, step, clear the gradients: for several updates a batch
 
     def of(self, view: str) -> Objective:
         """The same objective at another wording of the batch's texts."""
@@ -273,24 +269,19 @@ def defined(adversary: Adversary | None, kind: Kind) -> None:
     one_of("the kind of training", kind, get_args(Kind))
     if adversary is not None and kind not in adversary.defined_for:
         where = "a masked-language model" if kind == "mlm" else "a classifier"
-        raise TicketsError(
-            f"{type(adversary).__name__} is not defined for the training of {where}",
-            hint="choose another adversary (FreeLB works everywhere), or none",
-        )
+        message = f"{type(adversary).__name__} is not defined for the training of {where}"
+        hint = "choose another adversary (FreeLB works everywhere), or none"
+        raise TicketsError(message, hint=hint, code="adversary.undefined")
 
 
 def usable(adversary: Adversary | None, accumulate: int = 1) -> None:
-    """Refuse what is no adversary, and one that updates within a batch where batches are accumulated: before anything is trained."""
+    """Refuse what is no adversary, and one that updates within a batch where batches are accumulated."""
     if adversary is None:
         return
     if not isinstance(adversary, Adversary):
         got = f"the class {adversary.__name__}" if isinstance(adversary, type) else repr(adversary)
-        raise TicketsError(
-            f"an adversary is a configured object of a subclass of Adversary, got {got}",
-            hint="for example adversary=rt.FreeLB(steps=5), or None",
-        )
+        message = f"an adversary is a configured object of a subclass of Adversary, got {got}"
+        raise TicketsError(message, hint="for example adversary=rt.FreeLB(steps=5), or None", code="adversary.type")
     if adversary.updates > 1 and accumulate > 1:
-        raise TicketsError(
-            f"an adversary that updates {adversary.updates} times a batch cannot accumulate {accumulate} batches",
-            hint="set accumulate to 1",
-        )
+        message = f"an adversary that updates {adversary.updates} times a batch cannot accumulate {accumulate} batches"
+        raise TicketsError(message, hint="set accumulate to 1", code="adversary.accumulate")

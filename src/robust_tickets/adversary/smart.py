@@ -63,9 +63,7 @@ class SMART(Adversary):
             gradient = torch.autograd.grad(change, noise)[0]
             finite = finite & torch.isfinite(gradient.norm())
             noise = self._climb(noise.detach(), gradient) * objective.mask
-            noise = torch.where(
-                finite, noise, torch.zeros_like(noise)
-            )  # so that the last pass has finite gradients too
+            noise = torch.where(finite, noise, torch.zeros_like(noise))  # the last pass needs finite gradients too
         if dropout:
             dropout.rewind()
         rough = objective.mean(self._symmetric(clean, objective.logits(noise)))

@@ -51,9 +51,8 @@ class SynonymHotFlip(WordSpace):
         places = chosen(objective, words.swappable(objective.inputs, objective.labels), self.p)
         candidates, own = words.of(ids), table[ids]
         best, gain = ids, torch.zeros(ids.shape, dtype=gradient.dtype, device=ids.device)
-        for k in range(
-            1, words.most
-        ):  # one candidate at a time: all at once would hold (batch, tokens, candidates, width) numbers
+        # one candidate at a time: all at once would hold (batch, tokens, candidates, width) numbers
+        for k in range(1, words.most):
             gains = ((table[candidates[..., k]] - own) * gradient).sum(-1)  # 0 where a word has fewer candidates
             best = torch.where(gains > gain, candidates[..., k], best)
             gain = torch.maximum(gains, gain)

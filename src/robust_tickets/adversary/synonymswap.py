@@ -34,12 +34,11 @@ class SynonymSwap(WordSpace):
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the loss, detached."""
         total = torch.zeros((), device=objective.inputs["input_ids"].device)
-        shares = [
-            (share, ids) for share, ids in ((self.mix, None), (1 - self.mix, self.swapped(objective))) if share > 0
-        ]
-        for place, (share, ids) in enumerate(shares, start=1):
+        parts = ((self.mix, None), (1 - self.mix, self.swapped(objective)))
+        shares = [(share, ids) for share, ids in parts if share > 0]
+        for k, (share, ids) in enumerate(shares, start=1):
             loss = share * objective.loss(ids=ids)
-            objective.backward(loss + (objective.penalty() if place == len(shares) else 0.0))
+            objective.backward(loss + (objective.penalty() if k == len(shares) else 0.0))
             total = total + loss.detach()
         return total
 

@@ -1,11 +1,10 @@
-"""What adversaries in word space share: a synonym table on the device, and which places of a batch may be swapped.
+"""Base of adversaries that swap words: a synonym table on the device, and which positions of a batch may be swapped.
 
-FreeLB and its kin perturb embeddings in a ball, yet the attacks swap words. These adversaries train on swaps, within a synonym table.
 Only words that are one token are swapped, by words that are one token (see ``resources.synonyms``): ids change in place, positions and
-labels stay. Padding, special tokens, stop words and pieces of longer words are never touched; in a masked-language model neither are
-the tokens that are asked for, and a word whose continuation is masked counts as continued.
+labels stay. Padding, special tokens, stop words and pieces of longer words are never swapped; in a masked-language model neither are the
+tokens to predict, and a word whose continuation is masked counts as continued.
 
-A model trained on the very table that an attack draws from is robust on that attack's own ground: say so, or attack with another table.
+A model trained on the table that an attack uses is robust to that attack by construction: report it, or attack with another table.
 """
 
 from __future__ import annotations
@@ -67,22 +66,19 @@ class WordSpace(Adversary):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.source, str):
-            raise TicketsError(
-                f"{type(self).__name__}.source is a name or a path as text, got {self.source!r}", hint='"wordnet", say'
-            )
+            message = f"{type(self).__name__}.source is a name or a path as text, got {self.source!r}"
+            raise TicketsError(message, hint='"wordnet", say', code="adversary.source")
 
     def begin(self, ground: Ground) -> Words:
         if ground.tokenizer is None:
-            raise TicketsError(
-                f"{type(self).__name__} swaps words and so needs the tokenizer", hint="give make_step its tokenizer="
-            )
+            message = f"{type(self).__name__} swaps words and so needs the tokenizer"
+            raise TicketsError(message, hint="give make_step its tokenizer=", code="adversary.tokenizer")
         rows = ground.words.shape[0]
         table = synonym_table(ground.tokenizer, source=self.source, candidates=self.candidates, rows=rows)
         if table.counts.max(initial=1) == 1:
-            raise TicketsError(
-                f"{type(self).__name__} would swap nothing: no word of the model's vocabulary has a candidate there in {table.source.name}",
-                hint="check the source; a file of word lists has its words in lower case",
-            )
+            message = f"{type(self).__name__} would swap nothing: no word of the vocabulary has a candidate in {table.source.name}"
+            hint = "check the source; a file of word lists has its words in lower case"
+            raise TicketsError(message, hint=hint, code="adversary.swaps_nothing")
         return Words(table)
 
     def resources(self) -> dict[str, dict[str, Any]]:

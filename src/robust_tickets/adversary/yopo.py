@@ -53,9 +53,7 @@ class YOPO(EmbeddingPerturbation):
             if shared:
                 shared.rewind()
             before = SameDropout(delta.device)
-            delta.requires_grad_(
-                not last
-            )  # so that the first layer's output has a gradient even where the weights are frozen
+            delta.requires_grad_(not last)  # the first layer's output has a gradient even where weights are frozen
             with objective.seeing() as seen:
                 loss = objective.loss(delta)
             if not last:
@@ -69,15 +67,14 @@ class YOPO(EmbeddingPerturbation):
         return total / self.full_passes
 
     def _climb(self, objective: Objective, delta: Tensor, costate: Tensor, dropout: SameDropout) -> Tensor:
-        """n ascents on <costate, layer_0(E + delta)> with the full pass's dropout; the stream goes on as if they had drawn nothing."""
+        """n ascents on <costate, layer_0(E + delta)> with the full pass's dropout, which leave the random stream as it was."""
         after = SameDropout(delta.device)
         pace = replace(self, step_size=self.step_size / self.ascents) if self.divide_step else self
         for _ in range(self.ascents):
             delta = delta.detach().requires_grad_()
             dropout.rewind()
-            hamiltonian = (objective.first_layer(delta) * costate).sum(
-                dtype=torch.promote_types(costate.dtype, torch.float32)
-            )
+            wide = torch.promote_types(costate.dtype, torch.float32)
+            hamiltonian = (objective.first_layer(delta) * costate).sum(dtype=wide)
             delta = pace.move(objective, delta, torch.autograd.grad(hamiltonian, delta)[0])
         after.rewind()
         return delta

@@ -101,7 +101,8 @@ FIXED = ((8, 64), (16, 128), (32, 0))  # coarser: a width that is seldom met cos
 def ladder(rungs: tuple[tuple[int, int], ...], longest: int) -> tuple[int, ...]:
     """The multiples up to ``longest``, which is the last one whether it is a multiple or not."""
     if longest < 1:
-        raise TicketsError(f"widths end at 1 token or more, got {longest}", hint="give the classifier's max_length")
+        message = f"widths end at 1 token or more, got {longest}"
+        raise TicketsError(message, hint="give the classifier's max_length", code="batches.widths")
     found, last = list[int](), 0
     for step, end in rungs:
         end = min(end or longest, longest)
@@ -119,15 +120,13 @@ def best(maxima: Any, rows: Any, longest: int, most: int = MOST, price: float = 
     """At most ``most`` widths for batches with these longest rows and numbers of rows; each fits into one. ``longest``: the model's."""
     maxima, rows = np.asarray(maxima, dtype=np.int64), np.asarray(rows, dtype=np.int64)
     if most < 1 or price < 0:
-        raise TicketsError(
-            f"at least one width at a price of at least 0, got {most} and {price}", hint="leave both out"
-        )
+        message = f"at least one width at a price of at least 0, got {most} and {price}"
+        raise TicketsError(message, hint="leave both out", code="batches.widths")
     if len(maxima) == 0:
         return (longest,)
     if maxima.max() > longest or maxima.min() < 0:
-        raise TicketsError(
-            f"a batch of {maxima.max()} tokens does not fit {longest}", hint="cut texts at the same length"
-        )
+        message = f"a batch of {maxima.max()} tokens does not fit {longest}"
+        raise TicketsError(message, hint="cut texts at the same length", code="batches.widths")
     grid = np.array(ladder(GRID, longest))
     at = np.searchsorted(grid, maxima)  # the narrowest that a batch fits into
     used, at = np.unique(at, return_inverse=True)
@@ -181,40 +180,32 @@ class Batches:
     seed: int = 0
     order: Literal["shuffled", "longest", "file"] = "shuffled"
     token_types: bool = False  # does the model take token_type_ids
-    tokens: TokenTable | None = field(
-        default=None, compare=False, repr=False
-    )  # of the same split, tokenizer, length and types
+    # of the same split, tokenizer, length and types
+    tokens: TokenTable | None = field(default=None, compare=False, repr=False)
     widths: tuple[int, ...] = ()  # tokens that a batch is padded to: the first that holds it; none: its longest row
-    by_tokens: bool = (
-        False  # pools are sorted by tokens, not by characters: a fifth less padding, and an order that needs the table
-    )
+    by_tokens: bool = False  # pools sorted by tokens, not characters: a fifth less padding, but needs the table
     views: tuple[View, ...] = ()
 
     def __post_init__(self) -> None:
         if self.batch_size < 1 or self.max_length < 1:
-            raise TicketsError(
-                f"batch_size and max_length must be at least 1, got {self.batch_size} and {self.max_length}",
-                hint="change the value",
-            )
+            message = f"batch_size and max_length must be at least 1, got {self.batch_size} and {self.max_length}"
+            raise TicketsError(message, hint="change the value", code="batches.size")
         if any(width < 1 for width in self.widths) or list(self.widths) != sorted(set(self.widths)):
-            raise TicketsError(
-                f"widths must rise, from 1 token or more, got {self.widths}",
-                hint="leave them out to pad to the longest",
-            )
+            message = f"widths must rise, from 1 token or more, got {self.widths}"
+            raise TicketsError(message, hint="leave them out to pad to the longest", code="batches.widths")
         if self.by_tokens and self.tokens is None:
-            raise TicketsError("an order by tokens needs a token table", hint="give tokens, or leave by_tokens out")
+            hint = "give tokens, or leave by_tokens out"
+            raise TicketsError("an order by tokens needs a token table", hint=hint, code="batches.tokens")
         if self.tokens is not None and len(self.tokens) != len(self.split):
-            raise TicketsError(
-                f"a token table of {len(self.tokens)} rows for a split of {len(self.split)}",
-                hint="make it of the split that is read",
-            )
+            message = f"a token table of {len(self.tokens)} rows for a split of {len(self.split)}"
+            raise TicketsError(message, hint="make it of the split that is read", code="batches.tokens")
 
     def __len__(self) -> int:
         return -(-len(self.split) // self.batch_size)
 
     @property
     def reading(self) -> str:
-        """What order and padding depend on besides the settings: a run that goes on must read as it did."""
+        """What order and padding depend on besides the settings: a resumed run must read as it did."""
         if not self.by_tokens and not self.widths:
             return PLAIN
         return f"by {'tokens' if self.by_tokens else 'characters'}, padded to {self.widths or 'the longest'}"
@@ -245,22 +236,17 @@ class Batches:
             if self.tokens is None or self.views:
                 examples = self.split.take(rows)
                 views = {view.name: self._view(view, epoch, rows, examples) for view in self.views}
+            table = self.tokens
             yield Batch(
-                inputs=self._read([e.texts for e in examples])
-                if self.tokens is None
-                else self._padded(self.tokens, rows),
+                inputs=self._read([e.texts for e in examples]) if table is None else self._padded(table, rows),
                 labels=torch.from_numpy(self.split.labels[rows].astype(np.int64)),
                 index=torch.from_numpy(rows.astype(np.int64)),
                 views=views,
             )
 
     def _view(self, view: View, epoch: int, rows: np.ndarray, examples: list[Example]) -> Inputs:
-        return self._read(
-            [
-                view.make(example, numpy_generator(self.seed, "views", view.name, epoch, int(row)))
-                for row, example in zip(rows, examples, strict=True)
-            ]
-        )
+        draws = (numpy_generator(self.seed, "views", view.name, epoch, int(row)) for row in rows)
+        return self._read([view.make(example, draw) for example, draw in zip(examples, draws, strict=True)])
 
     def _padded(self, table: TokenTable, rows: np.ndarray) -> Inputs:
         return table.batch(rows, self._width(int(table.lengths[rows].max())))
@@ -275,8 +261,8 @@ class Batches:
     def _read(self, texts: list[tuple[str, ...]]) -> Inputs:
         """Texts or pairs, tokenised now."""
         columns = [[row[i] for row in texts] for i in range(len(self.split.columns))]
-        told = tokenised(self.tokenizer, columns, self.max_length, self.token_types)
-        return self._padded(TokenTable.of(self.tokenizer, *told), np.arange(len(texts)))
+        tokens = tokenised(self.tokenizer, columns, self.max_length, self.token_types)
+        return self._padded(TokenTable.of(self.tokenizer, *tokens), np.arange(len(texts)))
 
 
 DEPTH = 8
@@ -292,7 +278,8 @@ class _End:
 def prefetched(batches: Iterable[Batch], depth: int = DEPTH, pin: bool = False) -> Generator[Batch]:
     """The same batches, up to ``depth`` of them made ahead; ``pin``: in memory that a GPU copies from without waiting."""
     if depth < 1:
-        raise TicketsError(f"at least one batch is made ahead, got {depth}", hint="leave depth out")
+        hint = "leave depth out"
+        raise TicketsError(f"at least one batch is made ahead, got {depth}", hint=hint, code="batches.depth")
     return _ahead(batches, depth, pin)
 
 
@@ -326,7 +313,7 @@ def _work(batches: Iterable[Batch], ready: Queue[Any], leave: Event, pin: bool) 
         finally:
             if isinstance(source, Generator):
                 source.close()
-    except BaseException as caught:  # whatever it is, the consumer is told
+    except BaseException as caught:  # raised by the consumer
         problem = caught
     ready.put(_End(problem))
 
@@ -339,7 +326,7 @@ def _emptied(ready: Queue[Any]) -> None:
         return
 
 
-ENOUGH = 0.9  # of an epoch; who reads less of it tokenises what he reads
+ENOUGH = 0.9  # of an epoch; a run that reads less tokenises what it reads
 
 
 def batches_of(
@@ -376,21 +363,18 @@ def batches_of(
         batches = replace(batches, tokens=tokens)
     if clf.device.type == "cuda" if widths is None else widths:
         batches = replace(batches, by_tokens=enough and tokens is not None)
-        told = (
-            widths_of(tokens.lengths, batches.rows(0), clf.max_length)
-            if enough and tokens is not None
-            else steps(clf.max_length)
-        )
-        batches = replace(batches, widths=told)
+        found = steps(clf.max_length)
+        if enough and tokens is not None:
+            found = widths_of(tokens.lengths, batches.rows(0), clf.max_length)
+        batches = replace(batches, widths=found)
     return batches
 
 
 def tell_cut(batches: Batches) -> None:
-    """Say how many texts fill the model's length, where one in a hundred does: what stands behind it is not read."""
+    """Report how many texts fill the model's length, where one in a hundred does: what follows it is not read."""
     if batches.tokens is None:
         return
     full, rows = int((batches.tokens.lengths >= batches.max_length).sum()), len(batches.tokens)
     if full > 0.01 * rows:
-        say(
-            f"train: {full} of {rows} rows fill the {batches.max_length} tokens that are read; longer ones are cut (max_length)"
-        )
+        cut = "tokens that are read; longer ones are cut (max_length)"
+        say(f"train: {full} of {rows} rows fill the {batches.max_length} {cut}")

@@ -59,19 +59,19 @@ class Corpus:
 def find_corpus(name: str, *, column: str = "", task: Any = None) -> Corpus:
     """The corpus called ``name``: a path, a Hub dataset, or "task" for the training texts of ``task``."""
     if not name:
-        raise TicketsError("a search on masked words needs a corpus, got none", hint=f"none is shipped; give {HOW}")
+        hint = f"none is shipped; give {HOW}"
+        raise TicketsError("a search on masked words needs a corpus, got none", hint=hint, code="corpus.missing")
     if name == "task":
         if task is None:
-            raise TicketsError(
-                "corpus='task' takes the training texts of a task, got no task", hint="give the task, or another corpus"
-            )
+            message = "corpus='task' takes the training texts of a task, got no task"
+            raise TicketsError(message, hint="give the task, or another corpus", code="corpus.missing")
         return _of_task(task)
     path = Path(name).expanduser()
     if path.exists():
         return _of_files(_files(path), column)
     hub = HUB.fullmatch(name)
     if hub is None or not {"/", ":"} & set(name) or name.startswith(".") or path.suffix.lower() in KNOWN:
-        raise TicketsError(f"no such corpus: {name}", hint=f"check the path; give {HOW}")
+        raise TicketsError(f"no such corpus: {name}", hint=f"check the path; give {HOW}", code="corpus.not_found")
     return _of_hub(hub[1], hub[2] or "", column)
 
 
@@ -88,16 +88,14 @@ def _files(path: Path) -> list[Path]:
     """The file, or the files of a folder; where some of them are called train, only those."""
     if not path.is_dir():
         if path.suffix.lower() not in KNOWN:
-            raise TicketsError(
-                f"{path}: a corpus ends in {', '.join(KNOWN)}",
-                hint="plain text, one document a line: rename it to .txt",
-            )
+            message = f"{path}: a corpus ends in {', '.join(KNOWN)}"
+            raise TicketsError(message, hint="plain text, one document a line: rename it to .txt", code="corpus.file")
         return [path]
     files = sorted(
         f for f in path.rglob("*") if f.is_file() and f.suffix.lower() in KNOWN and not f.name.startswith(".")
     )
     if not files:
-        raise TicketsError(f"{path} holds no text", hint=f"files end in {', '.join(KNOWN)}")
+        raise TicketsError(f"{path} holds no text", hint=f"files end in {', '.join(KNOWN)}", code="corpus.file")
     train = [f for f in files if f.name.startswith("train")]
     if train and len(train) < len(files):
         say(f"corpus: of the {len(files)} files in {path.name}, those called train are read ({len(train)})")
@@ -110,16 +108,13 @@ def _of_files(files: Sequence[Path], column: str) -> Corpus:
     readers = [_lines(f) if f.suffix.lower() == ".txt" else _rows(open_rows(f), column) for f in files]
     content = digest([[f.suffix.lower(), sha256_file(f)] for f in files] + [column])
 
-    def texts() -> Iterator[Text]:
-        for read in readers:
-            yield from read()
+    name = files[0].name if len(files) == 1 else files[0].parent.name
+    return Corpus(name=name, digest=content, size=sum(map(_size, files)), texts=lambda: _all(readers))
 
-    return Corpus(
-        name=files[0].name if len(files) == 1 else files[0].parent.name,
-        digest=content,
-        size=sum(map(_size, files)),
-        texts=texts,
-    )
+
+def _all(readers: Sequence[Callable[[], Iterator[Text]]]) -> Iterator[Text]:
+    for read in readers:
+        yield from read()
 
 
 def _size(file: Path) -> int:
@@ -128,21 +123,20 @@ def _size(file: Path) -> int:
         return file.stat().st_size
     import pyarrow.parquet as pq
 
-    told = pq.read_metadata(file)
-    return sum(told.row_group(i).total_byte_size for i in range(told.num_row_groups))
+    about = pq.read_metadata(file)
+    return sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
 
 
 def _lines(path: Path) -> Callable[[], Iterator[Text]]:
     with open(path, "rb") as raw:
         if raw.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            raise TicketsError(
-                f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}"
-            )
+            hint = f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}"
+            raise TicketsError(f"{path} is UTF-16, expected UTF-8", hint=hint, code="corpus.encoding")
 
     def texts() -> Iterator[Text]:
         with open(path, encoding="utf-8-sig", errors="surrogateescape") as stream:
             while line := stream.readline(LONGEST):
-                yield from _judged(line.strip())
+                yield from _checked(line.strip())
 
     return texts
 
@@ -150,22 +144,17 @@ def _lines(path: Path) -> Callable[[], Iterator[Text]]:
 def _rows(rows: Rows, column: str) -> Callable[[], Iterator[Text]]:
     wanted = column or ("text" if "text" in rows.columns else rows.columns[0] if len(rows.columns) == 1 else "")
     if wanted not in rows.columns:
-        raise TicketsError(
-            f"{rows.name}: which column holds the text? columns: {', '.join(rows.columns)}",
-            hint="name it: corpus_column=…",
-        )
+        message = f"{rows.name}: which column holds the text? columns: {', '.join(rows.columns)}"
+        raise TicketsError(message, hint="name it: corpus_column=…", code="corpus.column")
 
     def texts() -> Iterator[Text]:
         for _, values, problem in rows.records((wanted,)):
-            if problem:
-                yield "", problem
-            else:
-                yield from _judged(values[0])
+            yield from (("", problem),) if problem else _checked(values[0])
 
     return texts
 
 
-def _judged(value: Any) -> Iterator[Text]:
+def _checked(value: Any) -> Iterator[Text]:
     """The text, or what is wrong with it; an empty one is no document."""
     problem = text_problem(value)
     if problem not in ("empty text", "missing text"):
@@ -179,23 +168,18 @@ def _of_hub(hub_id: str, config: str, column: str) -> Corpus:
     found = from_hub(hub_id, config, use="/".join(filter(None, ("corpus=FOLDER", config))))
     rows = found.splits.get("train") or next(iter(found.splits.values()))
     readers = [_rows(one, column) for one in rows]
-
-    def texts() -> Iterator[Text]:
-        for read in readers:
-            yield from read()
-
     return Corpus(
         name=":".join(filter(None, (hub_id, config))),
         digest=digest([[one.key() for one in rows], column]),
         size=sum(one.size for one in rows),
-        texts=texts,
+        texts=lambda: _all(readers),
     )
 
 
 IGNORED = -100  # what losses pass over
 FORMAT = 3  # part of the cache key: raise it when what is stored changes
 AT_ONCE = 1_000_000  # characters tokenised together, which bounds memory
-REASONS, MOST_REASONS = 3, 100  # why texts are left out: told, and kept apart
+REASONS, MOST_REASONS = 3, 100  # why texts are left out: named, and counted apart
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,19 +198,12 @@ class MaskedBlocks:
 
     def __post_init__(self) -> None:
         if self.tokenizer.mask_token_id is None:
-            raise TicketsError(
-                "the tokenizer has no mask token", hint="use a model that was pretrained on masked words"
-            )
-        if (
-            not 0 < self.probability < 1
-            or min(self.masked, self.replaced) < 0
-            or self.masked + self.replaced > 1 + 1e-9
-        ):
-            raise TicketsError(
-                f"masking {self.probability} of the tokens, {self.masked} and {self.replaced} of them by the mask and by other words,"
-                " does not add up",
-                hint="BERT's are 0.15, 0.8 and 0.1",
-            )
+            hint = "use a model that was pretrained on masked words"
+            raise TicketsError("the tokenizer has no mask token", hint=hint, code="mlm.mask_token")
+        shares = min(self.masked, self.replaced) >= 0 and self.masked + self.replaced <= 1 + 1e-9
+        if not 0 < self.probability < 1 or not shares:
+            message = f"masking {self.probability} of the tokens, with shares {self.masked} and {self.replaced}, is impossible"
+            raise TicketsError(message, hint="BERT's are 0.15, 0.8 and 0.1", code="mlm.shares")
 
     def __len__(self) -> int:
         return -(-len(self.blocks) // self.batch_size)
@@ -257,10 +234,8 @@ class MaskedBlocks:
         if not chosen.any():  # a loss over no token is not a number: the likeliest one is asked for
             chosen.flat[draw.argmin()] = True
         fate, others = dice.random(ids.shape), self.words[dice.integers(len(self.words), size=ids.shape)]
-        by_mask, by_word = (
-            chosen & (fate < self.masked),
-            chosen & (fate >= self.masked) & (fate < self.masked + self.replaced),
-        )
+        by_mask = chosen & (fate < self.masked)
+        by_word = chosen & (fate >= self.masked) & (fate < self.masked + self.replaced)
         seen = np.where(by_mask, self.tokenizer.mask_token_id, np.where(by_word, others, ids))
         inputs = {"input_ids": seen, "attention_mask": np.ones_like(ids)}
         if self.token_types:
@@ -274,27 +249,25 @@ class MaskedBlocks:
 
 def blocks_of(corpus: Corpus, tokenizer: Any, block: int) -> np.ndarray:
     """(blocks, ``block``) token ids, memory-mapped and read-only. Made before: found in the cache."""
-    kind = np.dtype(
-        "<u2" if max(tokenizer.get_vocab().values()) < 2**16 else "<i4"
-    )  # ids may have gaps: their number says nothing
+    largest = max(tokenizer.get_vocab().values())  # ids may have gaps: their number says nothing
+    kind = np.dtype("<u2" if largest < 2**16 else "<i4")
     key = digest({"format": FORMAT, "corpus": corpus.digest, "tokenizer": digest_of(tokenizer), "block": block})[:40]
-    report, told = cached(read_report, "corpus", f"{key}.json")
-    path = told.with_suffix(".ids")
+    report, kept = cached(read_report, "corpus", f"{key}.json")
+    path = kept.with_suffix(".ids")
     if report is None:
         report = {"bad": {}, "unknown": 0}
         write_chunks(path, _cut(corpus, tokenizer, block, kind, report))
-        report = write_report(told, report, path)  # in the order that it is told in later
-    bad = _said(report["bad"])
+        report = write_report(kept, report, path)  # in the order of later readings
+    bad = _left_out(report["bad"])
     if bad:
         warn(f"{corpus.name}: {bad}")
     count = path.stat().st_size // (block * kind.itemsize)
     if count == 0:
         short = f"{corpus.name} holds less than one block of {block} tokens" + (f"; {bad}" if bad else "")
-        raise TicketsError(short, hint="give more text, or a smaller block")
+        raise TicketsError(short, hint="give more text, or a smaller block", code="corpus.short")
     if report["unknown"] > count * block // 2:
-        raise TicketsError(
-            f"the tokenizer does not know most words of {corpus.name}", hint="give text in the model's language"
-        )
+        message = f"the tokenizer does not know most words of {corpus.name}"
+        raise TicketsError(message, hint="give text in the model's language", code="corpus.language")
     return np.memmap(path, dtype=kind, mode="r", shape=(count, block))
 
 
@@ -314,11 +287,9 @@ def _cut(corpus: Corpus, tokenizer: Any, block: int, kind: np.dtype, report: dic
 @tokenising()
 def _around(tokenizer: Any) -> tuple[np.ndarray, np.ndarray]:
     """The special tokens that a text gets before and after it."""
-    told = tokenizer("a", return_special_tokens_mask=True)
-    ids, inside = (
-        np.array(told["input_ids"], dtype=np.int64),
-        np.flatnonzero(np.array(told["special_tokens_mask"]) == 0),
-    )
+    encoded = tokenizer("a", return_special_tokens_mask=True)
+    ids = np.array(encoded["input_ids"], dtype=np.int64)
+    inside = np.flatnonzero(np.array(encoded["special_tokens_mask"]) == 0)
     return ids[: inside[0]], ids[inside[-1] + 1 :]
 
 
@@ -328,15 +299,14 @@ def _tokenised(corpus: Corpus, tokenizer: Any, report: dict[str, Any]) -> Iterat
     with track(f"tokenising {corpus.name} (million characters)", max(1, corpus.size // 10**6)) as bar:
         for texts in _groups(corpus, report):
             with tokenising():
-                ids = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)[
-                    "input_ids"
-                ]
+                encoded = tokenizer(texts, add_special_tokens=False, return_attention_mask=False, verbose=False)
+            ids = encoded["input_ids"]
             yield np.array([number for one in ids for number in (*one, end)], dtype=np.int64)
-            told, read = read // 10**6, read + sum(map(len, texts))
-            bar.advance(read // 10**6 - told)
+            before, read = read // 10**6, read + sum(map(len, texts))
+            bar.advance(read // 10**6 - before)
 
 
-def _said(bad: Mapping[str, int]) -> str:
+def _left_out(bad: Mapping[str, int]) -> str:
     """How many texts were left out, and why: the commonest reasons."""
     if not bad:
         return ""
