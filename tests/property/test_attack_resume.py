@@ -105,13 +105,14 @@ def test_a_folder_of_another_attack_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path, live=1)
     victim.left = 10**9
-    with pytest.raises(TicketsError, match="another attack") as caught:
+    with pytest.raises(TicketsError, match="the work of another run") as caught:
         PWWS()(clf, SPLIT, n=0, seed=1, folder=tmp_path)
-    assert str(tmp_path / PART) in caught.value.hint  # what to remove
-    with pytest.raises(TicketsError, match="another attack"):
+    assert caught.value.code == "stage.other_work"
+    assert str(tmp_path / PART) in caught.value.message  # what to remove
+    with pytest.raises(TicketsError, match="the work of another run"):
         PWWS()(clf, SPLIT, n=0, seed=1, folder=tmp_path)
     PWWS()(clf, SPLIT, n=0, folder=tmp_path)
-    with pytest.raises(TicketsError, match="another attack"):
+    with pytest.raises(TicketsError, match="the work of another run"):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path, query_budget=5)
 
 
@@ -226,7 +227,7 @@ def test_two_callables_of_one_name_are_two_victims(tmp_path: Path) -> None:
     PWWS()(Classifier.wrap(Sometimes(), labels=["x", "y"]), SPLIT, n=0, folder=tmp_path)
     other = Sometimes()
     other.inner = toy_victim(2).function
-    with pytest.raises(TicketsError, match="another attack"):
+    with pytest.raises(TicketsError, match="the work of another run"):
         PWWS()(Classifier.wrap(other, labels=["x", "y"]), SPLIT, n=0, folder=tmp_path)
     PWWS()(Classifier.wrap(Sometimes(), labels=["x", "y"]), SPLIT, n=0, folder=tmp_path)
 

@@ -12,6 +12,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from robust_tickets.attack.calibration import HIGHEST, LEAST, LOWEST, ROWS, calibrate, ece, fit, held_out, nll
+from robust_tickets.attack.options import AttackOptions
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
@@ -109,7 +110,7 @@ def test_rows_with_an_attacked_text_are_left_out() -> None:
         held_out("calibrated", SPLIT, attacked, Split.of([("a", "b")], [0]))
     for wrong in (0, -1.0, float("inf"), float("nan"), "warm"):
         with pytest.raises(TicketsError, match="temperature is a number above 0"):
-            held_out(wrong, SPLIT, attacked, None)
+            AttackOptions(temperature=wrong)  # type: ignore[arg-type]
     with pytest.raises(TicketsError, match="the temperature is 2"):
         held_out(2.0, SPLIT, attacked, SPLIT)
 
@@ -147,7 +148,7 @@ def test_the_result_says_how_it_was_fitted(tmp_path: Path) -> None:
     asked.clear()
     assert run(temperature="calibrated") == result
     assert sum(asked) < LEAST, "a finished attack is not calibrated again"
-    with pytest.raises(TicketsError, match="another attack"):
+    with pytest.raises(TicketsError, match="the work of another run"):
         run(temperature=result.temperature)
     plain = PWWS()(CLF, SPLIT, n=12)
     assert (plain.calibration, plain.temperature) == (None, 1.0)

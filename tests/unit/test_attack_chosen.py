@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from robust_tickets.attack.examples import by_class, how, rows_of, short_of
+from robust_tickets.attack.options import AttackOptions
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split, Task
@@ -36,7 +37,7 @@ def split(*counts: int) -> Split:
 @given(st.lists(st.integers(0, 8), min_size=2, max_size=4).filter(any), st.integers(0, 20), st.integers(0, 3))
 def test_what_is_called_balanced_is_even_and_what_is_called_all_is_all(sizes: list[int], n: int, seed: int) -> None:
     rows = split(*sizes)
-    chosen = rows_of(rows, None, n, seed, len(sizes), "balanced")
+    chosen = rows_of(rows, AttackOptions(n=n, seed=seed), len(sizes))
     counts = by_class(rows.labels[chosen], len(sizes))
     said = how("balanced", seed, [f"c{i}" for i in range(len(sizes))], counts, len(rows))
     assert ("balanced over" in said) == (len(chosen) < len(rows) and 0 < min(counts) >= max(counts) - 1)

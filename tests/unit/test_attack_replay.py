@@ -105,14 +105,14 @@ def test_another_replay_is_not_written_over(tmp_path: Path) -> None:
         (models[::-1], {}), (models[:1], {}), ([*models, models[0]], {}), (models, {"label_map": {"neg": "neg", "pos": "pos"}}),
     ]  # fmt: skip
     for given, flags in others:
-        with pytest.raises(TicketsError, match="holds a replay of other"):
+        with pytest.raises(TicketsError, match="the work of another run"):
             replay(attacked(), given, folder=tmp_path, **flags)
-    with pytest.raises(TicketsError, match="other texts"):
+    with pytest.raises(TicketsError, match="the work of another run"):
         replay([attacked(), attacked()], models, folder=tmp_path)
     assert [(tmp_path / name).read_bytes() for name in ("rows.jsonl", "replay.json")] == before
     assert replay(attacked(), models, folder=tmp_path).cells == first.cells  # the same may be made again
     (tmp_path / "replay.json").write_text("[]")
-    with pytest.raises(TicketsError, match="holds a replay"):
+    with pytest.raises(TicketsError, match="the work of another run"):
         replay(attacked(), models, folder=tmp_path)
 
 

@@ -272,8 +272,7 @@ class AttackRun:
     @cached_property
     def rows(self) -> np.ndarray:
         """Row numbers of the attacked examples."""
-        options = self.options
-        return rows_of(self.split, self.data.ids, options.n, options.seed, len(self.labels), options.subset)
+        return rows_of(self.split, self.options, len(self.labels), self.data.ids)
 
     @cached_property
     def ids(self) -> tuple[str, ...]:

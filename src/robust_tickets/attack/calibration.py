@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from robust_tickets.attack.options import CALIBRATED
 from robust_tickets.classifier import Classifier
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import warn
@@ -22,7 +23,6 @@ from robust_tickets.progress import warn
 if TYPE_CHECKING:
     from robust_tickets.data.task import Split
 
-CALIBRATED = "calibrated"
 ROWS = 1000  # at most, of the calibration rows; the fit has one parameter
 LEAST = 30  # rows below which nothing is fitted
 LOWEST, HIGHEST = (
@@ -35,14 +35,9 @@ BINS = 15  # of the expected calibration error, as Guo et al. take it
 def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Split | None) -> Split | None:
     """The rows to fit on: of ``calibration``, or those of ``split`` that are not attacked; none that holds an attacked text.
 
-    None where a number is asked for, which is checked here.
+    None where a number is asked for.
     """
     if asked != CALIBRATED:
-        value = float(asked) if not isinstance(asked, str) else math.nan
-        if not 0 < value < math.inf:
-            raise TicketsError(
-                f"temperature is a number above 0 or {CALIBRATED!r}, got {asked!r}", hint="1 leaves the victim as it is"
-            )
         if calibration is not None:
             raise TicketsError(
                 f"a split to calibrate on was given, but the temperature is {asked}",
@@ -67,7 +62,7 @@ def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Sp
 
 
 def calibrate(clf: Classifier, held: Split, classes: tuple[int, ...] | None) -> tuple[float, dict[str, Any]]:
-    """The fitted temperature and what is told of the fit; costs a query a row."""
+    """The fitted temperature and how well it fits; costs a query a row."""
     logits = clf.logits([example.texts for example in held]).astype(np.float64)
     labels = held.labels if classes is None else np.asarray(classes)[held.labels]
     found, why = fit(logits, labels)
@@ -75,10 +70,10 @@ def calibrate(clf: Classifier, held: Split, classes: tuple[int, ...] | None) -> 
     if found is None:
         warn(f"the temperature was not fitted: {why}; the victim is attacked as it is")
     after = logits / value
-    told = {"nll_before": nll(logits, labels), "nll_after": nll(after, labels)}
-    told |= {"ece_before": ece(logits, labels), "ece_after": ece(after, labels)}
+    measures = {"nll_before": nll(logits, labels), "nll_after": nll(after, labels)}
+    measures |= {"ece_before": ece(logits, labels), "ece_after": ece(after, labels)}
     about = {"split": held.name, "n": len(held), "digest": held.digest, "fitted": found is not None, "why": why}
-    return value, {**about, **{name: round(number, 6) for name, number in told.items()}}
+    return value, {**about, **{name: round(number, 6) for name, number in measures.items()}}
 
 
 def fit(logits: np.ndarray, labels: np.ndarray) -> tuple[float | None, str]:

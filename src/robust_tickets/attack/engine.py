@@ -22,10 +22,11 @@ from robust_tickets.attack.services import Gradient, Victim
 from robust_tickets.attack.text import Text, marks, words_changed
 from robust_tickets.attack.workers import can_fork, fan_out, how_many
 from robust_tickets.classifier.base import reason_of
-from robust_tickets.errors import DamagedError, TicketsError
+from robust_tickets.errors import DamagedError
 from robust_tickets.files import DAMAGED, set_aside, write_chunks
 from robust_tickets.progress import say, track, warn
 from robust_tickets.seeds import derive
+from robust_tickets.stages import same_work
 from robust_tickets.stats.classification import ERROR, UNKNOWN
 
 FIRST = 3  # examples that give the first estimate: one may be a text that is wrong already
@@ -185,11 +186,7 @@ def finished(job: AttackRun, folder: Path, log: ExampleLog | None = None) -> Att
     except DamagedError as problem:
         why = problem.message
     else:
-        if result.digest != job.digest:
-            raise TicketsError(
-                f"{folder} holds the result of another attack (other settings, victim or examples)",
-                hint=f"give another folder, or remove {folder / RESULT} and {folder / FINAL} to start anew",
-            )
+        same_work(folder, result.digest, job.digest)
         if (lines := whole_lines(folder / FINAL)) == len(result.ids):
             if result.to_repeat(job.options.max_failed):
                 if log is not None:

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from robust_tickets.attack.options import AttackOptions
 from robust_tickets.data.task import Split
-from robust_tickets.errors import TicketsError, did_you_mean
+from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 
-if TYPE_CHECKING:
-    from robust_tickets.data.task import Split
 
-
-SUBSETS = ("balanced", "random", "first", "first-of-each")
-
-
-def rows_of(split: Split, ids: Sequence[str | int] | None, n: int, seed: int, n_labels: int, subset: str) -> np.ndarray:
-    """Row numbers of the attack set: a sample as ``subset`` says, or the examples asked for in the order they were named."""
-
+def rows_of(split: Split, options: AttackOptions, n_labels: int, ids: Sequence[str | int] | None = None) -> np.ndarray:
+    """Row numbers of the attack set: a sample as the options say, or the examples asked for in the order they were named."""
     if not len(split):
         raise TicketsError(f"the split {split.name!r} has no rows to attack", hint="give a split with labelled texts")
-    if subset not in SUBSETS:
-        raise TicketsError(f"subset is one of {', '.join(SUBSETS)}, got {subset!r}", hint=did_you_mean(subset, SUBSETS))
     if ids is None:
-        count = min(n, len(split)) or len(split)
-        if subset == "first":
+        count = min(options.n, len(split)) or len(split)
+        if options.subset == "first":
             return np.arange(count)
-        if subset == "random":
-            return np.sort(numpy_generator(seed, "attack_set", "random").permutation(len(split))[:count])
-        return attack_set(split, n, seed, n_labels, first=subset == "first-of-each")
+        if options.subset == "random":
+            return np.sort(numpy_generator(options.seed, "attack_set", "random").permutation(len(split))[:count])
+        return attack_set(split, options.n, options.seed, n_labels, first=options.subset == "first-of-each")
     wanted = list(ids)
     if len(set(wanted)) != len(wanted) or not wanted:
         raise TicketsError("ids must name at least one example, each once", hint="take them from a result's ids")
@@ -100,14 +91,14 @@ def how(subset: str, seed: int | None, names: Sequence[str], counts: Sequence[in
             drawn += ", balanced over the classes"
     seeded = f"{drawn}, seed {seed}" if seed is not None else drawn
     firsts = {"first": "the first of the split", "first-of-each": "the first of each class in the split"}
-    said = {"balanced": seeded, "random": seeded, **firsts, "ids": "named one by one"}.get(subset, "")
+    words = {"balanced": seeded, "random": seeded, **firsts, "ids": "named one by one"}.get(subset, "")
     if rows is not None and rows == sum(counts) and subset != "ids":
-        said = f"all {rows} rows"
-    return f"{said} ({_counted(names, counts)})" if said and counts else said
+        words = f"all {rows} rows"
+    return f"{words} ({_counted(names, counts)})" if words and counts else words
 
 
 def short_of(asked: int | None, chosen: int) -> str:
-    """What is said where there are fewer examples than were asked for; 0 asks for all."""
+    """A sentence where there are fewer examples than were asked for; 0 asks for all."""
     return f"{chosen} of the {asked} asked for: there are no more" if asked and asked > chosen else ""
 
 

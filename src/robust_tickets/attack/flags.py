@@ -24,12 +24,12 @@ MANY = 0.1  # share of the attacked examples above which a fault of single ones 
 FAILED_EXAMPLES, BELOW_CHANCE = "failed-examples", "below-chance"
 ONE_ANSWER, UNMOVED, UNSTEADY = "one-answer", "unmoved", "unsteady"
 FIRST = (FAILED_EXAMPLES, BELOW_CHANCE)  # flags that stand before the numbers, in this order
-HOLLOW = (
+DEGENERATE = (
     ONE_ANSWER,
     UNMOVED,
 )  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
 CODES = (
-    BELOW_CHANCE, FAILED_EXAMPLES, "few-examples", "one-class", *HOLLOW, UNSTEADY, "first-rows", "seen-in-training",
+    BELOW_CHANCE, FAILED_EXAMPLES, "few-examples", "one-class", *DEGENERATE, UNSTEADY, "first-rows", "seen-in-training",
     "cut", "errors", "over-confident", "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat",
     "query-budget", "substitute", "constraint-dropped",
 )  # fmt: skip
@@ -41,7 +41,7 @@ class Flag(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """What the victim said of the clean texts that it answered, and what its classes are called."""
+    """The victim's answers to the clean texts, and what its classes are called."""
 
     given: Mapping[
         tuple[int, int | None], int

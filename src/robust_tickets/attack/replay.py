@@ -1,14 +1,14 @@
 """Attack once, replay on all: adversarial texts found on one model, or written down in a file, put to others.
 
 A replayed text was made against another model, so a model that resists it has resisted little, while one that falls has fallen for
-certain: the accuracy here is an upper bound of the accuracy under an attack of its own. Whether a text is right is settled as in an
+certain: the accuracy here is an upper bound of the accuracy under an attack of its own. Whether a text is right is decided as in an
 attack (a near tie is run alone), so the model that was attacked falls for every text that was found on it.
 """
 
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -36,7 +36,7 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import read_json, sha256_file, write_chunks, write_json
 from robust_tickets.jsonl_log import to_line
 from robust_tickets.progress import track
-from robust_tickets.stages import made
+from robust_tickets.stages import made, same_work
 from robust_tickets.stats.classification import ERROR, FEW, SUCCESS
 from robust_tickets.stats.intervals import paired_interval, wilson
 
@@ -161,9 +161,16 @@ def _static(texts: Split, clean: Split | None, labels: tuple[str, ...], name: st
             same = beside is not None and beside.id == example.id
             yield Pair(example.id, example.label, beside.texts if same and beside else None, example.texts)
 
-    told = {**about, "digest": texts.digest, "originals": clean is not None}
-    shown: dict[str, Any] = {"labels": labels, "columns": texts.columns, "size": len(texts), "about": told}
-    return TextSet(kind="static", name=name, **shown, pairs=pairs, files=texts.table.files)
+    return TextSet(
+        kind="static",
+        name=name,
+        labels=labels,
+        columns=texts.columns,
+        size=len(texts),
+        about={**about, "digest": texts.digest, "originals": clean is not None},
+        pairs=pairs,
+        files=texts.table.files,
+    )
 
 
 def _record(name: str) -> int:
@@ -361,7 +368,7 @@ class Replay:
 
 
 def replay(
-    sources: Any,
+    sources: AttackResult | Split | TextSet | str | Path | Iterable[AttackResult | Split | TextSet | str | Path],
     models: Classifier | Iterable[Classifier],
     *,
     labels: Sequence[str] | None = None,
@@ -380,98 +387,111 @@ def replay(
     AttackOptions(max_failed=max_failed)  # refuses what is no percentage
     several = isinstance(sources, Iterable) and not isinstance(sources, Split | str | bytes)
     given = list(sources) if several else [sources]
-    sets = [one if isinstance(one, TextSet) else open_set(one, labels=labels) for one in given]
-    if not sets:
-        raise TicketsError("nothing to replay: no set of texts", hint="give an attack's folder or a file")
-    known = [name for one in sets for name in one.labels]
-    maps: list[Mapping[str, int | str]] = (
-        [label_map] if isinstance(label_map, Mapping) else list(label_map or ()) or [{}]
+    running = _Running(
+        sets=[one if isinstance(one, TextSet) else open_set(one, labels=labels) for one in given],
+        maps=[label_map] if isinstance(label_map, Mapping) else list(label_map or ()) or [{}],
+        folder=None if folder is None else Path(folder),
+        token_budget=token_budget,
+        max_failed=max_failed,
     )
-    each = len(maps) > 1
-    for name in (name for one in maps for name in one):
-        if name not in known:
-            raise TicketsError(
-                f"the label map names {name!r}; the texts have {', '.join(dict.fromkeys(known))}",
-                hint=did_you_mean(name, known),
-            )
-    start, place = time.monotonic(), None if folder is None else Path(folder)
-    about = [{"kind": s.kind, "name": s.name, "labels": list(s.labels), "rows": s.size, **s.about} for s in sets]
-    shown = [dict(one) for one in maps] if each else dict(maps[0])
-    _check_same(place, about, shown)
-    told: list[dict[str, Any]] = []
-    cells: list[dict[str, Any]] = []
-
-    def lines() -> Iterator[bytes]:
-        for number, clf in enumerate(
-            models if isinstance(models, Iterable) and not isinstance(models, str) else [models]
-        ):
-            as_classifier(clf, "attacked")
-            told.append(about_model(clf))
-            _check_same(place, about, shown, told)
-            if each and number >= len(maps):
-                raise TicketsError(
-                    f"{len(maps)} label maps, and more models", hint="give one label map, or one for each model"
-                )
-            victim = Victim(clf, token_budget)
-            for which, texts in enumerate(sets):
-                count, classes = Count(), _classes(texts, clf, maps[number if each else 0])
-                for row in _judged(texts, clf, victim, classes):
-                    count.add(row)
-                    yield to_line({"source": which, "model": number, **row})
-                cells.append({"source": which, "model": number, **count.numbers(texts, clf, classes, max_failed)})
-        _check_same(place, about, shown, told, whole=True)
-        if each and len(told) < len(maps):
-            raise TicketsError(
-                f"{len(maps)} label maps, {len(told)} model(s)", hint="give one label map, or one for each model"
-            )
-
-    if place is None:
-        for _ in lines():
-            pass
+    running.check()
+    start = time.monotonic()
+    lines = running.lines(models if isinstance(models, Iterable) and not isinstance(models, str) else [models])
+    if running.folder is None:
+        deque(lines, maxlen=0)
     else:
-        write_chunks(place / ROWS, lines())
-    if not told:
+        write_chunks(running.folder / ROWS, lines)
+    if not running.models:
         raise TicketsError("nothing to replay on: no model", hint="give at least one classifier")
     result = Replay(
-        sources=tuple(about),
-        models=tuple(told),
-        cells=tuple(cells),
-        label_map=shown,
+        sources=tuple(running.sources),
+        models=tuple(running.models),
+        cells=tuple(running.cells),
+        label_map=running.label_map,
         seconds=round(time.monotonic() - start, 3),
-        env=made(file for one in sets for file in one.files),
-        folder=place,
+        env=made(file for one in running.sets for file in one.files),
+        folder=running.folder,
     )
-    if place is not None:
-        write_json(place / REPLAY, result.to_json())
+    if running.folder is not None:
+        write_json(running.folder / REPLAY, result.to_json())
     return result
 
 
-def _check_same(
-    place: Path | None,
-    sources: Sequence[Mapping[str, Any]],
-    label_map: Any,
-    models: Sequence[Mapping[str, Any]] = (),
-    whole: bool = False,
-) -> None:
-    """Refuse a folder that holds a replay of other texts, label maps or models; ``models`` are those opened so far, or the ``whole`` list."""
-    if place is None or not (place / REPLAY).is_file():
-        return
-    held = read_json(place / REPLAY)
-    try:
-        same = held["schema"] == SCHEMA and held["label_map"] == label_map
-        same = same and [_content(one) for one in held["sources"]] == [_content(one) for one in sources]
-        before = [one["digest"] for one in held["models"]]
-    except (KeyError, TypeError):
-        same, before = False, []
-    now = [one["digest"] for one in models]
-    if same and now == (before if whole else before[: len(now)]):
-        return
-    other = "models" if same else "texts or another label map"
-    raise TicketsError(
-        f"{place} holds a replay of other {other}",
-        hint=f"give another folder, or remove {place}/{REPLAY} and {ROWS} to start anew",
-        code="stage.other_work",
-    )
+@dataclass(kw_only=True)
+class _Running:
+    """A replay while its models are opened one after another."""
+
+    sets: Sequence[TextSet]
+    maps: Sequence[Mapping[str, int | str]]  # one for all models, or one of each
+    folder: Path | None
+    token_budget: int | None
+    max_failed: float
+    models: list[dict[str, Any]] = field(default_factory=list)
+    cells: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def sources(self) -> list[dict[str, Any]]:
+        return [
+            {"kind": one.kind, "name": one.name, "labels": list(one.labels), "rows": one.size, **one.about}
+            for one in self.sets
+        ]
+
+    @property
+    def label_map(self) -> dict[str, int | str] | list[dict[str, int | str]]:
+        maps = [dict(one) for one in self.maps]
+        return maps if len(maps) > 1 else maps[0]
+
+    def check(self) -> None:
+        """Refuse what cannot be replayed, before a model is opened."""
+        if not self.sets:
+            raise TicketsError("nothing to replay: no set of texts", hint="give an attack's folder or a file")
+        known = [name for one in self.sets for name in one.labels]
+        for name in (name for one in self.maps for name in one):
+            if name not in known:
+                raise TicketsError(
+                    f"the label map names {name!r}; the texts have {', '.join(dict.fromkeys(known))}",
+                    hint=did_you_mean(name, known),
+                )
+        self.check_same()
+
+    def check_same(self, *, whole: bool = False) -> None:
+        """Refuse a folder with a replay of other texts, label maps or models; those opened so far, or the ``whole`` list."""
+        if self.folder is None or not (self.folder / REPLAY).is_file():
+            return
+        held = read_json(self.folder / REPLAY)
+        try:
+            found = held["schema"], held["label_map"], [_content(one) for one in held["sources"]]
+            models = [one["digest"] for one in held["models"]]
+        except (KeyError, TypeError):
+            found, models = None, []
+        now = [one["digest"] for one in self.models]
+        wanted = SCHEMA, self.label_map, [_content(one) for one in self.sources]
+        same_work(self.folder, (found, models if whole else models[: len(now)]), (wanted, now))
+
+    def lines(self, models: Iterable[Classifier]) -> Iterator[bytes]:
+        """A line for every model, set and example."""
+        for number, clf in enumerate(models):
+            as_classifier(clf, "attacked")
+            self.models.append(about_model(clf))
+            self.check_same()
+            if 1 < len(self.maps) <= number:
+                raise TicketsError(
+                    f"{len(self.maps)} label maps, and more models", hint="give one label map, or one for each model"
+                )
+            victim = Victim(clf, self.token_budget)
+            for which, texts in enumerate(self.sets):
+                count, classes = Count(), _classes(texts, clf, self.maps[number if len(self.maps) > 1 else 0])
+                for row in _judged(texts, clf, victim, classes):
+                    count.add(row)
+                    yield to_line({"source": which, "model": number, **row})
+                numbers = count.numbers(texts, clf, classes, self.max_failed)
+                self.cells.append({"source": which, "model": number, **numbers})
+        self.check_same(whole=True)
+        if 1 < len(self.maps) > len(self.models):
+            raise TicketsError(
+                f"{len(self.maps)} label maps, {len(self.models)} model(s)",
+                hint="give one label map, or one for each model",
+            )
 
 
 def _content(source: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -23,7 +23,7 @@ from robust_tickets.errors import FAILED as EXIT_FAILED
 from robust_tickets.errors import DamagedError, TicketsError, did_you_mean
 from robust_tickets.files import read_json, write_chunks, write_json
 from robust_tickets.jsonl_log import Lines, loaded, to_line
-from robust_tickets.stages import made
+from robust_tickets.stages import made, same_work
 from robust_tickets.stats.classification import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN, attack_metrics
 from robust_tickets.stats.intervals import wilson
 
@@ -244,10 +244,7 @@ class ExampleLog(Lines):
         )
 
     def other(self, found: Any, header: dict[str, Any]) -> None:
-        raise TicketsError(
-            f"{self.part} belongs to another attack (other settings, victim or examples)",
-            hint=f"give another folder, or remove {self.part} to start anew",
-        )
+        same_work(self.part, found, header)
 
     def take(self, line: bytes, place: int) -> bool:
         number, spent, body = _parts(line)

@@ -44,11 +44,11 @@ def fan_out(
 ) -> Iterator[tuple[int, Any]]:
     """As ``scheduler.drive``: (number, result) as they finish; ``job`` makes the steps of one number, in the worker that has it."""
     fork = multiprocessing.get_context("fork")
-    crew: dict[Connection, Any] = {}
+    processes: dict[Connection, Any] = {}
     try:
         for place in range(workers):
             ours, theirs = fork.Pipe()
-            inherited = [*crew, ours]
+            inherited = [*processes, ours]
             process = fork.Process(
                 target=_work,
                 args=(theirs, inherited, numbers[place::workers], job, services, -(-live // workers)),
@@ -58,17 +58,17 @@ def fan_out(
                 warnings.simplefilter("ignore", DeprecationWarning)
                 process.start()
             theirs.close()
-            crew[ours] = process
-        yield from _serve(crew, services)
+            processes[ours] = process
+        yield from _serve(processes, services)
     finally:
-        for pipe, process in crew.items():
+        for pipe, process in processes.items():
             process.terminate()
             process.join()
             pipe.close()
 
 
-def _serve(crew: Mapping[Connection, Any], services: Mapping[str, Service]) -> Iterator[tuple[int, Any]]:
-    open_pipes = set(crew)
+def _serve(processes: Mapping[Connection, Any], services: Mapping[str, Service]) -> Iterator[tuple[int, Any]]:
+    open_pipes = set(processes)
     while open_pipes:
         asked: dict[str, list[tuple[Connection, Any]]] = {}
         for pipe in wait(list(open_pipes)):
@@ -76,10 +76,10 @@ def _serve(crew: Mapping[Connection, Any], services: Mapping[str, Service]) -> I
             try:
                 kind, content = pipe.recv()
             except EOFError:
-                crew[pipe].join()
+                processes[pipe].join()
                 raise TicketsError(
-                    f"a worker process of the attack died (exit code {crew[pipe].exitcode})",
-                    hint="the same command goes on; if it was killed for memory, give a lower --live, or --workers 0 for one process",
+                    f"a worker process of the attack died (exit code {processes[pipe].exitcode})",
+                    hint="the same command resumes; if it was killed for memory, give a lower --live, or --workers 0 for one process",
                     exit_code=FAILED,
                 ) from None
             if kind == "end":

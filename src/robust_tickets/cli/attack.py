@@ -17,6 +17,7 @@ from robust_tickets.progress import say, warn
 
 if TYPE_CHECKING:
     from robust_tickets.attack.attack import Attack, AttackData
+    from robust_tickets.attack.replay import TextSet
     from robust_tickets.classifier import Classifier
     from robust_tickets.data.task import Task
 
@@ -209,20 +210,55 @@ def _called(label_map: dict[str, int | str], labels: tuple[str, ...]) -> dict[st
     return mapped_to | {name: i for i, name in enumerate(names) if i not in mapped_to.values()}
 
 
-Also = Annotated[tuple[str, ...], Parameter(name="--also", negative="", consume_multiple=False)]
-Maps = Annotated[tuple[str, ...], Parameter(name="--label-map", negative="", consume_multiple=False)]
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ReplayedTexts:
+    """How the sources of a replay are read."""
+
+    also: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            consume_multiple=False,
+            help="Another source, any number of times: the table then has a row for every pair.",
+        ),
+    ] = ()
+    task: Annotated[
+        str | None,
+        Parameter(
+            help="The registered task of a file: the names of its labels 0, 1, …; of AdvGLUE's file, which of its tasks."
+        ),
+    ] = None
+    text: Annotated[
+        str | None, Parameter(help="A file's column of adversarial text; a pair as premise,hypothesis.")
+    ] = None
+    label: Annotated[str | None, Parameter(help="A file's label column.")] = None
+    original: Annotated[str | None, Parameter(help="A file's column of original text, if it has one.")] = None
+    label_map: Annotated[
+        tuple[str, ...],
+        Parameter(
+            negative="",
+            consume_multiple=False,
+            help="Which class of the models each label is, where the names differ: bad=0,good=1. Once for all models, or once for "
+            "each, in their order.",
+        ),
+    ] = ()
+
+    def sets(self, source: str) -> list[TextSet]:
+        from robust_tickets.attack.replay import open_set
+
+        text, original = columns(self.text), columns(self.original)
+        return [
+            open_set(one, task=self.task, text=text, label=self.label, original=original)
+            for one in (source, *self.also)
+        ]
 
 
 def replay(
     source: str,
     *models: str,
     out: Path,
-    also: Also = (),
-    task: str | None = None,
-    text: str | None = None,
-    label: str | None = None,
-    original: str | None = None,
-    label_map: Maps = (),
+    texts: ReplayedTexts = ReplayedTexts(),  # noqa: B008
     token_budget: int | None = None,
     max_failed: MaxFailed = 1.0,
     opening: Opening = Opening(),  # noqa: B008
@@ -239,19 +275,6 @@ def replay(
         As `tickets attack` takes them: folders, Hub ids, RUN:ARM of a run, ONNX files, functions; opened one after another.
     out
         The folder for replay.json and rows.jsonl.
-    also
-        Another source, any number of times: the table then has a row for every pair.
-    task
-        The registered task of a file: the names of its labels 0, 1, …; of AdvGLUE's file, which of its tasks.
-    text
-        A file's column of adversarial text; a pair as premise,hypothesis.
-    label
-        A file's label column.
-    original
-        A file's column of original text, if it has one.
-    label_map
-        Which class of the models each label is, where the names differ: bad=0,good=1. Once for all models, or once for
-        each, in their order.
     token_budget
         Padded tokens in one forward pass; changes speed and memory, not results.
     """
@@ -259,38 +282,34 @@ def replay(
         raise TicketsError(
             "replay: on which models? none is given", hint="tickets replay ATTACK_FOLDER MODEL MODEL --out FOLDER"
         )
-    if len(label_map) > 1 and len(label_map) != len(models):
+    if 1 < len(texts.label_map) != len(models):
         raise TicketsError(
-            f"replay: {len(label_map)} label maps for {len(models)} models",
+            f"replay: {len(texts.label_map)} label maps for {len(models)} models",
             hint="--label-map once for all of them, or once for each, in their order",
         )
     AttackChoice(max_failed=max_failed)  # refused before a model is loaded
     is_folder(out)
-    look_for(source, *also)
+    look_for(source, *texts.also)
     say(f"loading {', '.join(models)}")
-    from robust_tickets.attack.replay import open_set
     from robust_tickets.attack.replay import replay as put
 
-    reading: dict[str, Any] = {"task": task, "text": columns(text), "label": label, "original": columns(original)}
-    sets = [open_set(one, **reading) for one in (source, *also)]
-    opened = (opening.open(model, columns(text)) for model in models)
     found = put(
-        sets,
-        opened,
-        label_map=[mapped(one) or {} for one in label_map] or None,
+        texts.sets(source),
+        (opening.open(model, columns(texts.text)) for model in models),
+        label_map=[mapped(one) or {} for one in texts.label_map] or None,
         folder=out,
         token_budget=token_budget,
         max_failed=max_failed,
     )
-    told = found.to_json()
+    document = found.to_json()
 
     def show(console: Any) -> None:
-        console.print(table(told, models))
+        console.print(table(document, models))
         print(f"result: {out / 'replay.json'}")
 
     if found.failed:
         warn("replay: too many examples failed: the numbers do not hold; the same command makes it again")
-    return Answer(data=told, show=show, exit_code=FAILED if found.failed else 0)
+    return Answer(data=document, show=show, exit_code=FAILED if found.failed else 0)
 
 
 def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:

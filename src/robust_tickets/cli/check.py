@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MEASURES = ("clean", "clean_full", "aua", "queries", "similarity", "n")  # of result.json, those of which more is better
 PERCENT = MEASURES[:3]
 GATE_SAID_NO = 1
-ALL_HOLLOW = "hollow"  # a word for all flags that take the meaning out of the numbers
+EVERY_DEGENERATE = "hollow"  # a word for all flags that take the meaning out of the numbers
 Floors = Annotated[tuple[str, ...], Parameter(name="--min", negative="", consume_multiple=False)]
 Codes = Annotated[tuple[str, ...], Parameter(name="--fail-on", negative="", consume_multiple=False)]
 
@@ -62,7 +62,7 @@ def check(
     interval
         Judge the lower end of the 95 % interval instead of the number itself.
     """
-    from robust_tickets.attack.flags import HOLLOW
+    from robust_tickets.attack.flags import DEGENERATE
 
     wanted, unwanted = [_floor(given) for given in floors], _codes(fail_on)
     if not wanted and not unwanted:
@@ -78,7 +78,9 @@ def check(
     ]
     passed = all(gate["passed"] for gate in gates)
     flags = list(dict.fromkeys(flag.text for row in rows for flag in row.flags))
-    told = [f"{_where(row.arm, row.attack)}: {flag.text}" for row in rows for flag in row.flags if flag.code in HOLLOW]
+    told = [
+        f"{_where(row.arm, row.attack)}: {flag.text}" for row in rows for flag in row.flags if flag.code in DEGENERATE
+    ]
     hollow = told if passed else []
     for words in hollow:
         warn(f"check: passed, but do not rely on it: {words}")
@@ -118,14 +120,14 @@ def _floor(given: str) -> tuple[str, float]:
 
 
 def _codes(given: tuple[str, ...]) -> tuple[str, ...]:
-    from robust_tickets.attack.flags import CODES, HOLLOW
+    from robust_tickets.attack.flags import CODES, DEGENERATE
 
     for code in given:
-        if code not in (ALL_HOLLOW, *CODES):
+        if code not in (EVERY_DEGENERATE, *CODES):
             raise TicketsError(
-                f"--fail-on {code}: no flag has this code", hint=did_you_mean(code, (ALL_HOLLOW, *CODES))
+                f"--fail-on {code}: no flag has this code", hint=did_you_mean(code, (EVERY_DEGENERATE, *CODES))
             )
-    return tuple(dict.fromkeys(code for one in given for code in (HOLLOW if one == ALL_HOLLOW else (one,))))
+    return tuple(dict.fromkeys(code for one in given for code in (DEGENERATE if one == EVERY_DEGENERATE else (one,))))
 
 
 def _gate(row: Measured, name: str, least: float, interval: bool) -> dict[str, Any]:

@@ -248,7 +248,7 @@ def chosen(plan: AttackPlan, split: Split, labels: tuple[str, ...]) -> str:
     """How many examples, which, and how many of each class: a small split cannot give what was asked for."""
     from robust_tickets.attack.examples import by_class, how, rows_of, short_of
 
-    rows = rows_of(split, None, plan.n, plan.seed, len(labels), plan.subset)
+    rows = rows_of(split, plan, len(labels))
     which = how(plan.subset, plan.seed, labels, by_class(split.labels[rows], len(labels)), len(split))
     short = short_of(plan.n, len(rows))
     return f"{len(rows)} examples, {which}" + (f"; {short}" if short else "")
