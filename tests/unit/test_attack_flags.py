@@ -49,7 +49,7 @@ def codes(**changes: Any) -> list[str]:
         probes=[None] * 8,
         recipe=SimpleNamespace(scoring=now.scoring),
         rules=SimpleNamespace(name=now.compat),
-        prepared=SimpleNamespace(dropped=now.dropped),
+        search=SimpleNamespace(dropped=now.dropped),
     )
     return [flag.code for flag in flags_of(run, tally)]
 
