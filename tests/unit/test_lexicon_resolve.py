@@ -15,7 +15,7 @@ import pytest
 from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources import kinds as module
-from robust_tickets.resources.kinds import Place, resolve, resolve_all, status
+from robust_tickets.resources.kinds import Found, resolve, resolve_all, status
 
 
 @pytest.fixture(autouse=True)
@@ -171,7 +171,7 @@ def test_tagger_in_any_of_its_folders(tmp_path: Path, monkeypatch: pytest.Monkey
         resolve("tagger", root / part).digest for part in ("", "taggers", "taggers/averaged_perceptron_tagger_eng")
     }
     assert len(digests) == 1
-    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], folders=lambda: [Place(path=root)]))
+    monkeypatch.setitem(module.KINDS, "tagger", _changed(module.KINDS["tagger"], folders=lambda: [Found(path=root)]))
     found = resolve("tagger")
     assert (found.name, found.origin, found.substitute) == ("averaged_perceptron_tagger_eng", "installed folder", False)
     (root / "taggers" / "universal_tagset" / "en-ptb.map").unlink()

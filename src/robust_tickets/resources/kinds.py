@@ -29,30 +29,21 @@ from robust_tickets.resources import universal_sentence_encoder as use
 from robust_tickets.resources import vectors as vector_files
 from robust_tickets.resources.sentence_encoder import FILES
 
+OWN = "use:"  # before the path of the papers' own encoder
 NOTE = "resource.json"
-BERT = (
-    440_449_768,
-    "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3",
-)  # bytes, sha256: google-bert/bert-base-uncased
+# bytes, sha256: google-bert/bert-base-uncased
+BERT = (440_449_768, "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3")
 COUNTER_FITTED = (65_713, 300)  # words, width
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
-    """A folder to look at, and what is known of a resource that lies there."""
+class Found:
+    """Where a resource lies, or may lie, and what is known of it."""
 
     path: Path
+    origin: str = "installed folder"
     name: str = ""
-    substitute: bool | None = None  # none: resource.json or the kind says it
-
-
-@dataclass(frozen=True, kw_only=True)
-class Own:
-    """The papers' own resource, by the user's word: "use:PATH"."""
-
-    what: str
-    files: Callable[[Path], list[Path] | None]
-    name: str
+    substitute: bool | None = None  # None: resource.json or the kind decides
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,40 +51,59 @@ class Kind:
     what: str
     files: Callable[[Path], list[Path] | None]  # the files that make the resource, if it lies there
     get: str  # with {cache} for the folder of this kind in the cache
-    is_substitute: Callable[[Path], bool]  # what is said where nothing else says it
+    is_substitute: Callable[[Path], bool]  # decides where nothing else does
     packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (package, folder inside)
-    folders: Callable[[], list[Place]] = list  # where other tools put it
+    folders: Callable[[], list[Found]] = list  # where other tools put it
     owner: str = ""  # whose folders those are
     hub: str = ""
     published: tuple[str, ...] = ()  # Hub ids of the papers' own
-    prefixes: Mapping[str, Own] = field(default_factory=dict)
+    own: str = ""  # the papers' own resource, where the user vouches for it: "use:PATH"
+    own_files: Callable[[Path], list[Path] | None] = lambda path: None
     function: bool = False  # whether a Python function, module:function, may be given
     name: str = ""  # what it is called wherever it lies; else by its folder
-    needs: Callable[[Path], list[tuple[str, str]]] = (
-        lambda path: []
-    )  # packages it cannot be used without, and how to get each
+    # packages it cannot be used without, and how to get each
+    needs: Callable[[Path], list[tuple[str, str]]] = lambda path: []
     lacks: Callable[[Path], str] = lambda path: ""  # what is wrong with a folder that nearly holds it
 
+    def lies(self, path: Path) -> bool:
+        """Whether it lies there; not where somebody else's home may not be read, as in a container that runs under another user."""
+        try:
+            return bool(self.files(path))
+        except PermissionError:
+            return False
 
-def _nltk_folders() -> list[Place]:
+    def why_not(self, path: Path) -> str:
+        try:
+            why = self.lacks(path)
+        except PermissionError as problem:
+            why = problem.strerror or "may not be read"
+        return f": {why}" if why else ""
+
+    def absent(self, path: Path) -> tuple[str, str]:
+        """The package that is needed to use what lies there and is not installed, and how to get it; empty if none is."""
+        missing = (each for each in self.needs(path) if importlib.util.find_spec(each[0]) is None)
+        return next(missing, ("", ""))
+
+
+def _nltk_folders() -> list[Found]:
     """NLTK's own places (found without importing it)."""
     said = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
     prefixes = [Path(sys.prefix), Path(sys.prefix) / "share", Path(sys.prefix) / "lib"]
     prefixes += [Path(part) for part in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
     return [
-        Place(path=path) for path in [*said, *(folder / "nltk_data" for folder in [Path("~").expanduser(), *prefixes])]
+        Found(path=path) for path in [*said, *(folder / "nltk_data" for folder in [Path("~").expanduser(), *prefixes])]
     ]
 
 
-def _textattack_folders() -> list[Place]:
+def _textattack_folders() -> list[Found]:
     """TextAttack's cache of word vectors."""
     root = os.environ.get("TA_CACHE_DIR")
     base = Path(root) if root else Path("~/.cache/textattack").expanduser()
     folder = base / "word_embeddings" / "paragramcf"
-    return [Place(path=folder, substitute=False if vector_files.shape_in(folder) == COUNTER_FITTED else None)]
+    return [Found(path=folder, substitute=False if vector_files.shape_in(folder) == COUNTER_FITTED else None)]
 
 
-def _tfhub_folders() -> list[Place]:
+def _tfhub_folders() -> list[Found]:
     """TF-Hub's cache: a module's folder is named by the SHA-1 of its address. TextAttack has version 4 until 0.3.4, then 3."""
     roots = [Path(os.environ[name]) for name in ("TFHUB_CACHE_DIR", "TA_CACHE_DIR") if os.environ.get(name)]
     found = []
@@ -101,7 +111,7 @@ def _tfhub_folders() -> list[Place]:
         for version in (3, 4):
             address = f"https://tfhub.dev/google/universal-sentence-encoder/{version}"
             folder = root / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
-            found.append(Place(path=folder, name=f"{use.NAME}/{version}", substitute=False))
+            found.append(Found(path=folder, name=f"{use.NAME}/{version}", substitute=False))
     return found
 
 
@@ -149,7 +159,8 @@ KINDS: dict[str, Kind] = {
         folders=_tfhub_folders,
         owner="TF-Hub's cache",
         hub="sentence-transformers/all-MiniLM-L6-v2",
-        prefixes={"use": Own(what="a SavedModel of USE", files=use.saved_model_files, name=use.NAME)},
+        own=use.NAME,
+        own_files=use.saved_model_files,
         function=True,
         needs=use.needs,
     ),
@@ -181,16 +192,10 @@ class Resource:
     function: Callable[..., Any] | None = None
 
     def record(self) -> dict[str, object]:
-        return {
-            "kind": self.kind,
-            "name": self.name,
-            "origin": self.origin,
-            "digest": self.digest,
-            "substitute": self.substitute,
-        }
+        return {name: getattr(self, name) for name in ("kind", "name", "origin", "digest", "substitute")}
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Status:
     """A line of ``tickets doctor``."""
 
@@ -200,14 +205,6 @@ class Status:
     where: str  # where it was found, or all places looked at
     substitute: bool
     get: str  # how to get it
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    path: Path
-    origin: str
-    name: str
-    substitute: bool | None = None  # none: resource.json or the kind says it
 
 
 def resolve(kind: str, explicit: str | Path | None = None, *, setting: str | None = None) -> Resource:
@@ -222,11 +219,13 @@ def resolve(kind: str, explicit: str | Path | None = None, *, setting: str | Non
     found = _given(known, str(explicit), looked) if explicit is not None else _search(kind, known, looked, network=True)
     if found is None:
         raise TicketsError(
-            f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}", hint=_hint(kind, setting or kind)
+            f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}",
+            hint=_hint(kind, setting or kind),
+            code="resource.missing",
         )
-    package, get = _absent(known, found.path)
+    package, get = known.absent(found.path)
     if package:
-        raise TicketsError(f"no {kind} can be used: {_unusable(found, package)}", hint=get)
+        raise TicketsError(f"no {kind} can be used: {_unusable(found, package)}", hint=get, code="resource.package")
     name, substitute = _named(known, found)
     digest = digest_of(known.files(found.path) or [])
     return Resource(kind=kind, name=name, path=found.path, origin=found.origin, digest=digest, substitute=substitute)
@@ -243,7 +242,11 @@ def resolve_all(asked: Mapping[str, str | None]) -> dict[str, Resource]:
             except TicketsError as problem:
                 missing.append(problem)
     if missing:
-        raise TicketsError("\n".join(each.message for each in missing), hint="\n".join(each.hint for each in missing))
+        raise TicketsError(
+            "\n".join(each.message for each in missing),
+            hint="\n".join(each.hint for each in missing),
+            code="resource.missing",
+        )
     return found
 
 
@@ -260,35 +263,26 @@ def status(kind: str | None = None) -> list[Status]:
         where = f"{name}, {found.origin}: {found.path}" if found else "; ".join(looked)
         get = _get(key)
         if found:
-            package, how = _absent(known, found.path)
+            package, how = known.absent(found.path)
             where, get = (f"{_unusable(found, package)}", how) if package else (where, get)
             found = None if package else found
-        lines.append(
-            Status(
-                kind=key,
-                what=known.what,
-                found=bool(found),
-                where=where,
-                substitute=bool(found) and substitute,
-                get=get,
-            )
-        )
+        substitute = found is not None and substitute
+        lines.append(Status(key, known.what, found=found is not None, where=where, substitute=substitute, get=get))
     return lines
 
 
 def _given(kind: Kind, text: str, looked: list[str]) -> Found | None:
-    prefix, colon, rest = text.partition(":")
-    if colon and prefix in kind.prefixes:
-        own, path = kind.prefixes[prefix], Path(rest).expanduser()
-        if own.files(path):
-            return Found(path=path, origin="given path", name=own.name, substitute=False)
-        looked.append(f"{rest} (given), which is not {own.what}")
+    if kind.own and text.startswith(OWN):
+        path = Path(text.removeprefix(OWN)).expanduser()
+        if kind.own_files(path):
+            return Found(path=path, origin="given path", name=kind.own, substitute=False)
+        looked.append(f"{path} (given), which is not a SavedModel of USE")
         return None
     path = Path(text).expanduser()
     if path.exists():
         if kind.files(path):
             return Found(path=path, origin="given path", name=path.stem if path.is_file() else path.resolve().name)
-        looked.append(f"{path} (given), which does not hold it" + _because(kind, path))
+        looked.append(f"{path} (given), which does not hold it" + kind.why_not(path))
         return None
     if text in kind.packages:
         return _package(kind, text, looked)
@@ -301,7 +295,7 @@ def _given(kind: Kind, text: str, looked: list[str]) -> Found | None:
 
 def _is_function(kind: Kind, text: str) -> bool:
     named = kind.function and FUNCTION.fullmatch(text) is not None
-    return named and text.partition(":")[0] not in kind.prefixes and not Path(text).expanduser().exists()
+    return named and not (kind.own and text.startswith(OWN)) and not Path(text).expanduser().exists()
 
 
 def _function(kind: str, name: str) -> Resource:
@@ -312,6 +306,7 @@ def _function(kind: str, name: str) -> Resource:
         raise TicketsError(
             f"{kind}={name} is {function!r:.60} ({type(function).__name__}), expected a function that a file defines",
             hint=f"name one as docs/guides/attacks/resources.md has it: {kind}=my_module:function",
+            code="resource.function",
         )
     return Resource(
         kind=kind,
@@ -330,34 +325,24 @@ def _search(key: str, kind: Kind, looked: list[str], *, network: bool) -> Found 
         inside = [cache, *sorted(folder for folder in cache.iterdir() if folder.is_dir())]
     except OSError:  # not there, or not for us to read
         inside = []
-    here = [folder for folder in inside if _files(kind, folder)]
+    here = [folder for folder in inside if kind.lies(folder)]
     if here:
-        best = min(
-            here, key=lambda folder: bool(note(folder).get("substitute", kind.is_substitute(folder)))
-        )  # the published one first
+        # the published one first
+        best = min(here, key=lambda folder: bool(note(folder).get("substitute", kind.is_substitute(folder))))
         return Found(path=best, origin="cache", name=best.name)
-    looked.append(f"the cache ({cache})" + "".join(_because(kind, folder) for folder in inside))
+    looked.append(f"the cache ({cache})" + "".join(kind.why_not(folder) for folder in inside))
     folders = kind.folders()
-    for place in folders:
-        if _files(kind, place.path) and not _absent(kind, place.path)[0]:
-            return _placed(place)
+    present = [each for each in folders if kind.lies(each.path)]
+    if usable := [each for each in present if not kind.absent(each.path)[0]]:
+        return usable[0]
     if folders:
-        looked.append(
-            f"{kind.owner} (" + ", ".join(f"{place.path}{_because(kind, place.path)}" for place in folders) + ")"
-        )
+        looked.append(f"{kind.owner} (" + ", ".join(f"{each.path}{kind.why_not(each.path)}" for each in folders) + ")")
     for embedded in kind.packages:
         if found := _package(kind, embedded, looked):
             return found
     if kind.hub:
         return _hub(kind, kind.hub, looked, network=network)
-    # one more place: there, but for a package
-    return next((_placed(place) for place in folders if _files(kind, place.path)), None)
-
-
-def _placed(place: Place) -> Found:
-    return Found(
-        path=place.path, origin="installed folder", name=place.name or place.path.name, substitute=place.substitute
-    )
+    return present[0] if present else None  # there, but for a package
 
 
 def _package(kind: Kind, name: str, looked: list[str]) -> Found | None:
@@ -396,7 +381,11 @@ def note(path: Path) -> dict[str, object]:
     file = (path if path.is_dir() else path.parent) / NOTE
     said = read_json(file) if file.is_file() else {}
     if not isinstance(said, dict) or not isinstance(said.get("substitute", False), bool):
-        raise TicketsError(f'{file} is not {{"name": …, "substitute": true or false}}', hint="correct or remove it")
+        raise TicketsError(
+            f'{file} is not {{"name": …, "substitute": true or false}}',
+            hint="correct or remove it",
+            code="resource.note",
+        )
     return said
 
 
@@ -404,40 +393,16 @@ def _named(kind: Kind, found: Found) -> tuple[str, bool]:
     """What a resource is called and whether it is a substitute: its resource.json comes first, then what is known of its place."""
     said = note(found.path)
     usual = kind.is_substitute(found.path) if found.substitute is None else found.substitute
-    return str(said.get("name", kind.name or found.name)), bool(said.get("substitute", usual))
-
-
-def _absent(kind: Kind, path: Path) -> tuple[str, str]:
-    """The package that is needed to use what lies at ``path`` and is not installed, and how to get it; empty if none is."""
-    for package, get in kind.needs(path):
-        if importlib.util.find_spec(package) is None:
-            return package, get
-    return "", ""
+    return str(said.get("name", kind.name or found.name or found.path.name)), bool(said.get("substitute", usual))
 
 
 def _unusable(found: Found, package: str) -> str:
     return f"the package {package} is not installed, which {found.path} needs"
 
 
-def _files(kind: Kind, path: Path) -> list[Path] | None:
-    """``kind.files``; none where somebody else's home may not be looked into, as in a container that runs under another user."""
-    try:
-        return kind.files(path)
-    except PermissionError:
-        return None
-
-
-def _because(kind: Kind, path: Path) -> str:
-    try:
-        why = kind.lacks(path)
-    except PermissionError as problem:
-        why = problem.strerror or "may not be read"
-    return f": {why}" if why else ""
-
-
 def _kind(kind: str) -> Kind:
     if kind not in KINDS:
-        raise TicketsError(f"no resource of kind {kind!r}", hint=did_you_mean(kind, KINDS))
+        raise TicketsError(f"no resource of kind {kind!r}", hint=did_you_mean(kind, KINDS), code="resource.kind")
     return KINDS[kind]
 
 

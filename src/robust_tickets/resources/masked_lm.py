@@ -35,6 +35,7 @@ class MaskedModel:
             raise TicketsError(
                 f"the tokenizer of this {model.config.model_type} has no mask or does not mark pieces of words by {CONTINUES}",
                 hint="give a masked language model with a WordPiece tokenizer, such as bert-base-uncased",
+                code="masked.tokenizer",
             )
 
     @classmethod
@@ -42,7 +43,9 @@ class MaskedModel:
         folder = Path(path)
         if model_files(folder) is None:
             raise TicketsError(
-                f"no masked language model in {folder}", hint="expected config.json, model.safetensors and a tokenizer"
+                f"no masked language model in {folder}",
+                hint="expected config.json, model.safetensors and a tokenizer",
+                code="masked.missing",
             )
         import torch
 
@@ -52,6 +55,7 @@ class MaskedModel:
             raise TicketsError(
                 f"{folder} has no pretrained head for masked words (it lacks {min(missing)})",
                 hint="take another checkpoint",
+                code="masked.no_head",
             )
         return cls(model.to(device), tokenizer)
 

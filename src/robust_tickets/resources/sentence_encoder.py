@@ -90,7 +90,9 @@ class SentenceEncoder:
             return UniversalEncoder.load(folder, name=name)
         if model_files(folder) is None:
             raise TicketsError(
-                f"no sentence encoder in {folder}", hint="expected config.json, model.safetensors and a tokenizer"
+                f"no sentence encoder in {folder}",
+                hint="expected config.json, model.safetensors and a tokenizer",
+                code="encoder.missing",
             )
         import torch
 
@@ -99,7 +101,9 @@ class SentenceEncoder:
         model, missing = load_model(inner, "encoder", read_config(inner), dtype=torch.float32)
         if lost := sorted(key for key in missing if "pooler" not in key):  # no pooling of ours asks the pooler
             raise TicketsError(
-                f"{folder} lacks weights of the encoder ({lost[0]} and {len(lost) - 1} more)", hint="get it again"
+                f"{folder} lacks weights of the encoder ({lost[0]} and {len(lost) - 1} more)",
+                hint="get it again",
+                code="encoder.damaged",
             )
         said = _said(folder, inner)
         return cls(
@@ -196,15 +200,19 @@ def parts_of(folder: Path) -> list[tuple[str, Path]]:
     try:
         parts = [(str(part["type"]).rpartition(".")[2], folder / str(part["path"])) for part in raw]
     except (TypeError, KeyError):
-        raise TicketsError(f"{file} is not a list of modules", hint="get the folder again") from None
+        raise TicketsError(
+            f"{file} is not a list of modules", hint="get the folder again", code="encoder.damaged"
+        ) from None
     if outside := [part["path"] for part in raw if not inside(str(part["path"]))]:
         raise TicketsError(
-            f"{file} names the folder {outside[0]!r:.80}, expected one inside", hint="get the folder again"
+            f"{file} names the folder {outside[0]!r:.80}, expected one inside",
+            hint="get the folder again",
+            code="encoder.modules",
         )
     kinds = [kind for kind, _ in parts]
     refused = [kind for kind in kinds[1:] if kind not in ("Pooling", "Dense", "Normalize", "Dropout")]
     if refused or kinds[:1] != ["Transformer"] or kinds[1:2] != ["Pooling"] or kinds.count("Pooling") != 1:
-        raise TicketsError(f"{file} asks for {', '.join(kinds) or 'nothing'}", hint=HINT)
+        raise TicketsError(f"{file} asks for {', '.join(kinds) or 'nothing'}", hint=HINT, code="encoder.modules")
     return parts[1:]
 
 
@@ -228,14 +236,18 @@ def poolings(folder: Path) -> tuple[str, ...]:
     asked = asked or ([str(each) for each in said] if isinstance(said, list) else [str(said)])
     modes = [SPELLINGS.get(each, each) for each in asked]
     if unknown := sorted(set(modes) - set(POOLINGS)):
-        raise TicketsError(f"{file} asks for pooling by {', '.join(unknown)}", hint=f"known are {', '.join(POOLINGS)}")
+        raise TicketsError(
+            f"{file} asks for pooling by {', '.join(unknown)}",
+            hint=f"known are {', '.join(POOLINGS)}",
+            code="encoder.modules",
+        )
     return tuple(sorted(modes, key=POOLINGS.index))
 
 
 def _settings(file: Path) -> dict[str, Any]:
     raw = read_json(file)
     if not isinstance(raw, dict):
-        raise TicketsError(f"{file} is not a JSON object", hint="get the folder again")
+        raise TicketsError(f"{file} is not a JSON object", hint="get the folder again", code="encoder.damaged")
     return raw
 
 
@@ -301,13 +313,19 @@ def _dense(place: Path, device: str) -> Step:
 
     name = str(_settings(place / "config.json").get("activation_function", "Tanh")).rpartition(".")[2]
     if name not in ACTIVATIONS:
-        raise TicketsError(f"{place} asks for the activation {name}", hint=f"known are {', '.join(ACTIVATIONS)}")
+        raise TicketsError(
+            f"{place} asks for the activation {name}",
+            hint=f"known are {', '.join(ACTIVATIONS)}",
+            code="encoder.modules",
+        )
     try:
         weights = load_weights(place)
         weight = weights["linear.weight"].float().to(device)
     except (OSError, KeyError, SafetensorError):
         raise TicketsError(
-            f"{place} has no model.safetensors with its layer", hint="save it in that form; pickles are not read"
+            f"{place} has no model.safetensors with its layer",
+            hint="save it in that form; pickles are not read",
+            code="encoder.damaged",
         ) from None
     bias = weights.get("linear.bias")
     return Dense(weight, None if bias is None else bias.float().to(device), getattr(torch.nn, name)())

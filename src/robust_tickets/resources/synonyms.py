@@ -75,12 +75,16 @@ def source_of(source: str) -> Resource:
         came = f"{PUBLISHED} came with Jia et al. (2019), Certified Robustness to Adversarial Word Substitutions; "
         where = "" if path.is_absolute() else f" (looked in {Path.cwd()})"
         raise TicketsError(
-            f"no such source of synonyms: {source}{where}", hint=(came if path.name == PUBLISHED else "") + HOW
+            f"no such source of synonyms: {source}{where}",
+            hint=(came if path.name == PUBLISHED else "") + HOW,
+            code="synonyms.source",
         )
     if source != "vectors" and not word_files(path):
         why = f" ({lacks(path)})" if lacks(path) else ""
         raise TicketsError(
-            f"{source} is no source of synonyms: it holds neither word vectors nor lists of words{why}", hint=HOW
+            f"{source} is no source of synonyms: it holds neither word vectors nor lists of words{why}",
+            hint=HOW,
+            code="synonyms.source",
         )
     return resolve("vectors", None if source == "vectors" else source, setting="source")
 
@@ -115,7 +119,7 @@ def _content(path: Path, _size: int, _time: int) -> str:
     try:
         read_lists(path)
     except TicketsError as problem:
-        raise TicketsError(problem.message, hint=f"{problem.hint}; or {HOW}") from None
+        raise TicketsError(problem.message, hint=f"{problem.hint}; or {HOW}", code="synonyms.lists") from None
     return sha256_file(path)
 
 

@@ -78,15 +78,23 @@ class Tagger(Remembering):
         """The tagger of an nltk_data folder."""
         files = tagger_files(Path(path))
         if files is None:
-            raise TicketsError(f"no {MODEL} with {MAP.name} in {path}", hint="give an nltk_data folder that holds both")
+            raise TicketsError(
+                f"no {MODEL} with {MAP.name} in {path}",
+                hint="give an nltk_data folder that holds both",
+                code="tagger.missing",
+            )
         weights, tagdict, classes = (read_json(file) for file in files[:3])
         if not isinstance(weights, dict) or not isinstance(tagdict, dict) or not isinstance(classes, list):
-            raise TicketsError(f"{files[0].parent} is not the JSON form of the tagger", hint="get it again")
+            raise TicketsError(
+                f"{files[0].parent} is not the JSON form of the tagger", hint="get it again", code="tagger.damaged"
+            )
         lines = files[3].read_text(encoding="utf-8").splitlines()
         pairs = [line.split() for line in lines if line.strip()]
         if any(len(pair) != 2 for pair in pairs):
             raise TicketsError(
-                f"{files[3]} is not a map of tags", hint="expected two columns, the Penn tag and the universal one"
+                f"{files[3]} is not a map of tags",
+                hint="expected two columns, the Penn tag and the universal one",
+                code="tagger.damaged",
             )
         return cls(Perceptron(weights, tagdict, classes), {pair[0]: pair[1] for pair in pairs})
 
@@ -108,7 +116,9 @@ class FunctionTagger(Remembering):
         tags = tuple(self._function(list(words)))
         if len(tags) != len(words) or not all(isinstance(tag, str) for tag in tags):
             raise TicketsError(
-                f"{self._name} answers {len(words)} words with {tags!r:.200}", hint="expected a list of one tag a word"
+                f"{self._name} answers {len(words)} words with {tags!r:.200}",
+                hint="expected a list of one tag a word",
+                code="tagger.answer",
             )
         return tags
 

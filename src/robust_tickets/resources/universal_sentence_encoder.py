@@ -49,18 +49,25 @@ class UniversalEncoder:
             raise TicketsError(
                 f"{name} does not encode a text: {_first(problem)}",
                 hint="expected a module of USE, or a function from a list of texts to one row a text",
+                code="encoder.answer",
             ) from None
 
     @classmethod
     def load(cls, path: Path | str, *, name: str | None = None) -> UniversalEncoder:
         folder = Path(path)
         if saved_model_files(folder) is None:
-            raise TicketsError(f"no SavedModel in {folder}", hint="expected saved_model.pb: unpack the module there")
+            raise TicketsError(
+                f"no SavedModel in {folder}",
+                hint="expected saved_model.pb: unpack the module there",
+                code="encoder.missing",
+            )
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up notes
         try:
             import tensorflow
         except ImportError:
-            raise TicketsError(f"{folder} needs the package tensorflow, which is not installed", hint=GET) from None
+            raise TicketsError(
+                f"{folder} needs the package tensorflow, which is not installed", hint=GET, code="encoder.package"
+            ) from None
         with suppress(RuntimeError, ValueError):  # too late, where the user's own code runs TensorFlow already
             tensorflow.config.set_visible_devices([], "GPU")
         module = _module(tensorflow, folder)
@@ -80,13 +87,17 @@ class UniversalEncoder:
             name = next((name for name in ("outputs", "default") if name in answer), None)
             if name is None and len(answer) != 1:
                 raise TicketsError(
-                    f"{self.name} answers with {sorted(answer)}", hint="expected outputs or default, one row a text"
+                    f"{self.name} answers with {sorted(answer)}",
+                    hint="expected outputs or default, one row a text",
+                    code="encoder.answer",
                 )
             answer = answer[name] if name else next(iter(answer.values()))
         rows = np.asarray(answer, dtype=np.float32)
         if rows.ndim != 2 or len(rows) != len(texts):
             raise TicketsError(
-                f"{self.name} answers {len(texts)} texts with the shape {rows.shape}", hint="expected one row a text"
+                f"{self.name} answers {len(texts)} texts with the shape {rows.shape}",
+                hint="expected one row a text",
+                code="encoder.answer",
             )
         return rows
 
@@ -104,7 +115,9 @@ def _module(tensorflow: Any, folder: Path) -> Any:
             return tensorflow.saved_model.load(str(folder), tags=[])
     except Exception as problem:  # TensorFlow's errors have no common base
         raise TicketsError(
-            f"{folder} could not be loaded: {_first(problem)}", hint="the module is damaged: get it again"
+            f"{folder} could not be loaded: {_first(problem)}",
+            hint="the module is damaged: get it again",
+            code="encoder.damaged",
         ) from None
 
 
@@ -117,6 +130,7 @@ def _call(tensorflow: Any, module: Any, folder: Path) -> Call:
         raise TicketsError(
             f"{folder} takes {', '.join(names)}, not one list of texts",
             hint="give a module of USE",
+            code="encoder.modules",
         )
     return lambda texts: signature(**{names[0]: tensorflow.constant(texts)})
 
@@ -128,6 +142,7 @@ def _signature(module: Any, folder: Path) -> Any:
     raise TicketsError(
         f"{folder} has no signature to call it by, only {sorted(module.signatures)}",
         hint="give a module of USE",
+        code="encoder.modules",
     )
 
 

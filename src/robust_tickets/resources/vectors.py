@@ -90,13 +90,17 @@ def read_vectors(files: list[Path]) -> tuple[list[str], Any, Any]:
     words_file, matrix_file, *tables = convert(files[0]) if len(files) == 1 else files
     words, matrix = _words(words_file), _plain(matrix_file)
     if matrix.dtype not in (np.float16, np.float32, np.float64):
-        raise TicketsError(f"{matrix_file} holds {matrix.dtype}, not floats", hint="save float16 or float32")
+        raise TicketsError(
+            f"{matrix_file} holds {matrix.dtype}, not floats", hint="save float16 or float32", code="vectors.damaged"
+        )
     nearest = _plain(tables[0]) if tables else None
     if nearest is not None:
         fits = nearest.ndim == 2 and len(nearest) == len(words) and np.issubdtype(nearest.dtype, np.integer)
         if not fits or (nearest.size and not 0 <= nearest.min() <= nearest.max() < len(words)):
             raise TicketsError(
-                f"{tables[0]} is not a table of {len(words)} words' neighbours", hint="get it again, or remove it"
+                f"{tables[0]} is not a table of {len(words)} words' neighbours",
+                hint="get it again, or remove it",
+                code="vectors.damaged",
             )
     return words, matrix, nearest
 
@@ -111,7 +115,9 @@ def _words(file: Path) -> list[str]:
         raw = [rows.get(row) for row in range(len(raw))]
     if not isinstance(raw, list) or not all(isinstance(word, str) for word in raw):
         raise TicketsError(
-            f"{file} is neither a list of words nor a table of each word's row", hint="every row needs one word"
+            f"{file} is neither a list of words nor a table of each word's row",
+            hint="every row needs one word",
+            code="vectors.damaged",
         )
     return raw
 
@@ -121,7 +127,9 @@ def _plain(file: Path) -> Any:
         try:
             return np.load(file, mmap_mode="r", allow_pickle=False)
         except (ValueError, EOFError, SyntaxError, TokenError) as problem:  # the header is Python's text of a dict
-            raise TicketsError(f"{file} is not a plain array: {problem}", hint="save it with numpy.save") from None
+            raise TicketsError(
+                f"{file} is not a plain array: {problem}", hint="save it with numpy.save", code="vectors.damaged"
+            ) from None
 
 
 @contextmanager
@@ -130,11 +138,15 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except UnicodeDecodeError as problem:
         raise TicketsError(
-            f"{path} is not UTF-8 text: {problem.reason} at byte {problem.start}", hint="save it as UTF-8"
+            f"{path} is not UTF-8 text: {problem.reason} at byte {problem.start}",
+            hint="save it as UTF-8",
+            code="vectors.damaged",
         ) from None
     except OSError as problem:
         raise TicketsError(
-            f"could not read {path}: {problem.strerror or problem}", hint="check the path and its rights"
+            f"could not read {path}: {problem.strerror or problem}",
+            hint="check the path and its rights",
+            code="file.unreadable",
         ) from None
 
 
@@ -151,10 +163,13 @@ def convert(text: Path) -> list[Path]:
                     raise TicketsError(
                         f"{text}, line {number}: {len(values)} values where {width} were expected",
                         hint="check the file",
+                        code="vectors.damaged",
                     )
                 words.append(word)
             if not words:
-                raise TicketsError(f"{text} holds no vectors", hint="expected lines of 'word v1 v2 …'")
+                raise TicketsError(
+                    f"{text} holds no vectors", hint="expected lines of 'word v1 v2 …'", code="vectors.damaged"
+                )
             write_chunks(matrix_file, _array(text, (len(words), width)))
             write_bytes(words_file, json.dumps(words).encode())  # JSON, because a word may hold any character
             write_report(place, {}, words_file, matrix_file)
@@ -198,7 +213,9 @@ def _array(text: Path, shape: tuple[int, int]) -> Iterator[bytes]:
             yield np.array(values, dtype="<f4").tobytes()
         except ValueError:
             raise TicketsError(
-                f"{text}, line {number}: not 'word v1 v2 …'", hint="the file is damaged or of another kind"
+                f"{text}, line {number}: not 'word v1 v2 …'",
+                hint="the file is damaged or of another kind",
+                code="vectors.damaged",
             ) from None
 
 
@@ -275,6 +292,7 @@ class Vectors:
             raise TicketsError(
                 f"{len(words)} words do not go with a matrix of shape {tuple(matrix.shape)}",
                 hint="one row a word, at least one column",
+                code="vectors.damaged",
             )
         self.words = tuple(words)
         self.matrix, self.nearest = matrix, nearest
@@ -286,7 +304,9 @@ class Vectors:
         if not np.isfinite(self._norms).all():
             row = int(np.flatnonzero(~np.isfinite(self._norms))[0])
             raise TicketsError(
-                f"the vector of {words[row]!r} (row {row}) is not finite", hint="the file is damaged: get it again"
+                f"the vector of {words[row]!r} (row {row}) is not finite",
+                hint="the file is damaged: get it again",
+                code="vectors.damaged",
             )
         self._norms[self._norms == 0] = np.inf  # a zero vector is like nothing: cosine 0
         self._tables: dict[int, Table] = {}
@@ -304,6 +324,7 @@ class Vectors:
             raise TicketsError(
                 f"no word vectors in {path}",
                 hint="expected words.txt with one vectors*.npy, or a text file of 'word v1 v2 …'",
+                code="vectors.missing",
             )
         words, matrix, nearest = read_vectors(files)
         return cls(words, matrix, nearest=nearest, digest=digest)
@@ -400,6 +421,7 @@ class Vectors:
             raise TicketsError(
                 f"the table of neighbours that came with the vectors holds {wide} a word, {n} are asked for",
                 hint="remove nn.npy, and neighbours are searched for",
+                code="vectors.neighbours",
             )
         near = np.asarray(self.nearest[row][1 : n + 1])
         return near, self._exact(row, near)
@@ -491,7 +513,9 @@ def read_lists(path: Path) -> dict[str, list[str]]:
         isinstance(near, list) and all(isinstance(n, str) for n in near) for near in lists.values()
     ):
         raise TicketsError(
-            f"{path} is not a table of word lists", hint='expected JSON: {"good": ["fine", "decent"], …}'
+            f"{path} is not a table of word lists",
+            hint='expected JSON: {"good": ["fine", "decent"], …}',
+            code="words.lists",
         )
     return lists
 
