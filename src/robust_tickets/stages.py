@@ -246,11 +246,11 @@ class RunFolder:
 def record(path: Path) -> dict[str, Any]:
     """What a file of notes about work says; nothing where there is none, or where it is damaged, with a warning: then nothing is done."""
     try:
-        told = read_json(path) if path.is_file() else {}
+        found = read_json(path) if path.is_file() else {}
     except DamagedError:
-        told = None
-    if isinstance(told, dict):
-        return told
+        found = None
+    if isinstance(found, dict):
+        return found
     warn(f"{path} is damaged, and taken as not there")
     return {}
 

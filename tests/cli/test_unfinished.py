@@ -98,7 +98,7 @@ def test_an_unfinished_run_says_the_command_that_goes_on(
     assert "my own  unfinished" in shown
     assert "reviews.csv" in shown
     assert model_folder.name in shown
-    goes_on = next(line for line in shown.splitlines() if line.startswith("  go on: ")).removeprefix("  go on: ")
+    goes_on = next(line for line in shown.splitlines() if line.startswith("  resume: ")).removeprefix("  resume: ")
     assert shlex.split(goes_on) == ["tickets", *command]
     _, said = tickets(capsys, "report", "runs/my own", code=2)
     assert "is not finished" in said
@@ -106,7 +106,7 @@ def test_an_unfinished_run_says_the_command_that_goes_on(
     assert "report" in tickets(capsys, *shlex.split(goes_on)[1:])[0]
     shown, _ = tickets(capsys, "ls", "runs")
     assert "my own  done  " in shown
-    assert "go on" not in shown
+    assert "resume" not in shown
     assert not (tmp_path / "runs" / "my own" / "command.json").exists()
 
 

@@ -13,7 +13,19 @@ import robust_tickets
 from robust_tickets.errors import DamagedError, TicketsError
 
 ROOT = Path(robust_tickets.__file__).parent
-CODED = ("", "adversary", "backbone", "classifier", "prune", "resources", "stats", "ticket")  # folders; "": the root
+CODED = (
+    "",
+    "adversary",
+    "backbone",
+    "classifier",
+    "data",
+    "deploy",
+    "experiment",
+    "prune",
+    "resources",
+    "stats",
+    "ticket",
+)
 ERRORS = {"TicketsError", "DamagedError", "BusyError"}
 
 

@@ -11,7 +11,7 @@ import pytest
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.jobs import Done, Failed, Local
 from robust_tickets.experiment.recipe import resolve
-from robust_tickets.experiment.runner import Walk, prepare
+from robust_tickets.experiment.runner import Experiment, prepare
 from small_world import small_world
 
 SHORT = {"epochs": 1, "batch_size": 16, "lr": 1e-3}
@@ -50,19 +50,19 @@ def stages(folder: Path) -> dict[str, Any]:
     }
 
 
-def planned(tree: dict[str, Any], out: Path, processes: int) -> Walk:
-    walk = prepare(resolve("mine", tree), out=out, processes=max(1, processes))
-    object.__setattr__(walk, "jobs", Local(walk.jobs.loaded, processes=processes))
-    return walk
+def planned(tree: dict[str, Any], out: Path, processes: int) -> Experiment:
+    run = prepare(resolve("mine", tree), out=out, processes=max(1, processes))
+    object.__setattr__(run, "jobs", Local(run.jobs.loaded, processes=processes))
+    return run
 
 
 def test_fresh_processes_make_the_same_stages(made: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
     tree, first = made
-    walk = planned(tree, tmp_path, 2)
-    jobs = [walk.train_job(arm) for arm in walk.recipe.arms]
-    assert [walk.train_job(arm) for arm in walk.recipe.arms] == jobs, "the same request is the same job"
-    assert all(isinstance(walk.jobs.wait(job), Done) for job in jobs)
-    names = walk.jobs.finished()
+    run = planned(tree, tmp_path, 2)
+    jobs = [run.train_job(arm) for arm in run.recipe.arms]
+    assert [run.train_job(arm) for arm in run.recipe.arms] == jobs, "the same request is the same job"
+    assert all(isinstance(run.jobs.wait(job), Done) for job in jobs)
+    names = run.jobs.finished()
     assert sorted(name.partition("/")[0] for name in names) == ["search", "ticket", "train", "train"]
     assert stages(tmp_path) == {name: files for name, files in stages(first).items() if "attack" not in name}
 
@@ -72,31 +72,31 @@ def test_a_failure_is_a_value_and_stops_only_what_needs_it(
     made: tuple[dict[str, Any], Path], tmp_path: Path, processes: int
 ) -> None:
     tree, first = made
-    walk = planned(tree, tmp_path, processes)
-    broken = walk.jobs.submit({**walk._request("ticket"), "folder": str(tmp_path / "nowhere"), "draw": None})
-    needing = walk.jobs.submit(walk._request("train", train=SHORT), {"ticket": broken})
+    run = planned(tree, tmp_path, processes)
+    broken = run.jobs.submit({**run._request("ticket"), "folder": str(tmp_path / "nowhere"), "draw": None})
+    needing = run.jobs.submit(run._request("train", train=SHORT), {"ticket": broken})
     given = next((first / "search").iterdir())
-    whole = walk.jobs.submit(walk._request("ticket", folder=str(given), draw={"heads": 0.25}))
+    whole = run.jobs.submit(run._request("ticket", folder=str(given), draw={"heads": 0.25}))
     for job in (broken, needing):
-        failed = walk.jobs.wait(job)
+        failed = run.jobs.wait(job)
         assert isinstance(failed, Failed)
         assert isinstance(failed.error, TicketsError)
         assert failed.error.code == "ticket.not_found"
-    assert isinstance(walk.jobs.wait(whole), Done)
+    assert isinstance(run.jobs.wait(whole), Done)
 
 
 def test_another_task_than_was_planned_for_is_refused(made: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    walk = planned(made[0], tmp_path, 0)
-    found = walk.jobs.wait(walk.jobs.submit({**walk._request("train", train=SHORT), "inputs": {"task": "other"}}))
+    run = planned(made[0], tmp_path, 0)
+    found = run.jobs.wait(run.jobs.submit({**run._request("train", train=SHORT), "inputs": {"task": "other"}}))
     assert isinstance(found, Failed)
     assert isinstance(found.error, TicketsError)
     assert found.error.code == "job.other_inputs"
 
 
 def test_what_is_cancelled_does_not_begin(made: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
-    walk = planned(made[0], tmp_path, 0)
-    job = walk.train_job(walk.recipe.arms[0])
-    walk.jobs.cancel()
-    found = walk.jobs.wait(job)
+    run = planned(made[0], tmp_path, 0)
+    job = run.train_job(run.recipe.arms[0])
+    run.jobs.cancel()
+    found = run.jobs.wait(job)
     assert isinstance(found, Failed)
     assert not list(tmp_path.glob("train/*/stage.json"))

@@ -71,8 +71,8 @@ def doctor(*, common: Common = Common()) -> Answer:  # noqa: B008
         for row in attacks:
             print(f"  {_mark(row['ready'])} {row['attack']:<{wide}}  {row['why']}")
 
-    told = {"packages": packages, "extras": optional, "resources": resources, "cache": cache, "attacks": attacks}
-    return Answer(data=told, show=show)
+    document = {"packages": packages, "extras": optional, "resources": resources, "cache": cache, "attacks": attacks}
+    return Answer(data=document, show=show)
 
 
 def _cache() -> dict[str, Any]:

@@ -22,7 +22,7 @@ def predict(
     opening: Opening = Opening(),  # noqa: B008
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """Label a file of texts: one row out for every row in; the same command again goes on where it was stopped.
+    """Label a file of texts: one row out for every row in; the same command again resumes where it was stopped.
 
     Exits with 2 where more than half of the rows could not be read, with 3 where the model failed on them. The file is written all the
     same, unless the model answers nothing, or fails on so many texts in a row that it must be gone. Until the file is whole, answers are
@@ -46,7 +46,7 @@ def predict(
     say(f"loading {model}")
     victim = opening.open(model, columns(text))
     try:
-        told = label_file(victim, data, out, text=columns(text))
+        result = label_file(victim, data, out, text=columns(text))
     except TicketsError:
         raise
     except Exception as problem:  # a function's own; of a few texts it would have cost their rows
@@ -56,27 +56,28 @@ def predict(
             f"predict: {model} failed on text after text, the last time with {' '.join(reason_of(problem).split())}; {out} is not written",
             hint="see that it answers one of the texts, then give the same command again; --retries tries a call again",
             exit_code=FAILED,
+            code="predict.failed",
         ) from problem
 
     def show(console: Any) -> None:
-        counts = ", ".join(f"{label} {count}" for label, count in told["labels"].items())
+        counts = ", ".join(f"{label} {count}" for label, count in result["labels"].items())
         print(
-            f"{told['rows']} rows: {counts}"
-            + (f"; {_rows(told['bad'], 'bad ')} left without a label:" if told["bad"] else "")
+            f"{result['rows']} rows: {counts}"
+            + (f"; {_rows(result['bad'], 'bad ')} left without a label:" if result["bad"] else "")
         )
-        for reason in told["reasons"][:REASONS]:
+        for reason in result["reasons"][:REASONS]:
             print(
                 f"  {' '.join(reason['problem'].split())} ({_rows(reason['rows'])})"
             )  # an error message may have several lines
-        if len(told["reasons"]) > REASONS:
-            print(f"  … and {len(told['reasons']) - REASONS} other reasons")
-        if told["hint"]:
-            print(f"  what to do: {told['hint']}")
+        if len(result["reasons"]) > REASONS:
+            print(f"  … and {len(result['reasons']) - REASONS} other reasons")
+        if result["hint"]:
+            print(f"  what to do: {result['hint']}")
         print(f"predictions: {out}")
 
-    if told["exit_code"]:
-        warn(f"predict: more than half of the rows got no label ({told['bad']} of {told['rows']})")
-    return Answer(data=told, show=show, exit_code=told["exit_code"])
+    if result["exit_code"]:
+        warn(f"predict: more than half of the rows got no label ({result['bad']} of {result['rows']})")
+    return Answer(data=result, show=show, exit_code=result["exit_code"])
 
 
 def _rows(count: int, kind: str = "") -> str:

@@ -46,14 +46,14 @@ def runs_in(folder: Path) -> list[dict[str, str]]:
     return found
 
 
-def told(found: Sequence[Mapping[str, str]]) -> list[str]:
-    """A line for every run, and one for how it goes on; of files the last part of their path."""
+def lines_of(found: Sequence[Mapping[str, str]]) -> list[str]:
+    """A line for every run, and one for how it is resumed; of files the last part of their path."""
     rows = [[_short(run[name]) if name in ("task", "model") else run[name] for name in COLUMNS] for run in found]
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
     for run, row in zip(found, rows, strict=True):
         lines.append("  ".join(f"{value:<{width}}" for value, width in zip(row, wide, strict=True)).rstrip())
-        lines += [f"  go on: {run['command']}"] if run["command"] else []
+        lines += [f"  resume: {run['command']}"] if run["command"] else []
     return lines
 
 
@@ -82,7 +82,7 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
     """
     if kind == "runs":
         found: list[Any] = runs_in(folder)
-        lines = told(found)
+        lines = lines_of(found)
     else:
         found = sorted(arms()) if kind == "arms" else list(getattr(robust_tickets, kind)())
         wide = max(map(len, found), default=0)

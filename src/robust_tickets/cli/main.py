@@ -174,7 +174,7 @@ def _fail(message: str, hint: str, code: int, as_json: bool) -> int:
 
 
 def _unexpected(problem: Exception) -> tuple[str, str]:
-    """Failures that no house foresaw, in words: memory and disk have their own."""
+    """What to say of a failure without an error of its own: memory and disk have their own words."""
     text = str(problem).strip().splitlines()[0] if str(problem).strip() else type(problem).__name__
     if isinstance(problem, MemoryError) or "out of memory" in text.lower():
         return (

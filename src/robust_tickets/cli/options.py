@@ -62,12 +62,15 @@ class Opening:
         for flag, value in (("--rate-limit", self.rate_limit), ("--timeout", self.timeout)):
             if value is not None and not 0 < value < MOST:
                 raise TicketsError(
-                    f"{flag} must be above 0 and below {MOST:.0e}, got {value}", hint="leave it out for none"
+                    f"{flag} must be above 0 and below {MOST:.0e}, got {value}",
+                    hint="leave it out for none",
+                    code="settings.limit",
                 )
         if (file := FILE.match(model)) is not None:
             raise TicketsError(
                 f"{model} is a Python file, expected a function",
                 hint=f"write {_function_in(Path(file[1]), file[3] or '')}",
+                code="usage.function",
             )
         if is_function(model):
             return self._function(model, names)
@@ -83,7 +86,9 @@ class Opening:
             return self._graph(graph, names)
         if self.tokenizer is not None and (beside := graph_beside(path)) is not None:
             raise TicketsError(
-                f"--tokenizer is for an ONNX file, and {path} opens as weights", hint=f"leave it out, or give {beside}"
+                f"--tokenizer is for an ONNX file, and {path} opens as weights",
+                hint=f"leave it out, or give {beside}",
+                code="usage.flag",
             )
         self._refuse("an ONNX file", tokenizer=self.tokenizer)
         return self._folder(path if path.exists() else model)
@@ -99,7 +104,9 @@ class Opening:
         from robust_tickets.classifier.onnx import open_onnx
 
         if self.device not in (None, "cpu"):
-            raise TicketsError(f"--device {self.device}: an ONNX file runs on the CPU", hint="leave it out")
+            raise TicketsError(
+                f"--device {self.device}: an ONNX file runs on the CPU", hint="leave it out", code="usage.device"
+            )
         return open_onnx(
             path, tokenizer=self.tokenizer, labels=split(self.labels), max_length=self.max_length, columns=columns
         )
@@ -113,13 +120,16 @@ class Opening:
         labels = split(self.labels)
         if labels is None:
             raise TicketsError(
-                f"{name}: what are its classes called?", hint="--labels bad,good in the order of its columns"
+                f"{name}: what are its classes called?",
+                hint="--labels bad,good in the order of its columns",
+                code="usage.labels",
             )
         found = imported(name, "; a run's arm is RUN:ARM, and RUN must be a folder")
         if not callable(found):
             raise TicketsError(
                 f"{name} is {found!r:.60} ({type(found).__name__}), expected a callable",
                 hint="name a function from a list of texts to their probabilities",
+                code="usage.function",
             )
         calls: dict[str, Any] = {k: getattr(self, k) for k in ("batch_size", "retries", "rate_limit", "timeout")}
         return Classifier.wrap(found, labels=labels, columns=columns, name=name, **calls)
@@ -127,7 +137,7 @@ class Opening:
     def _refuse(self, what: str, **given: Any) -> None:
         for flag, value in given.items():
             if value is not None:
-                raise TicketsError(f"--{flag.replace('_', '-')} is for {what}", hint="leave it out")
+                raise TicketsError(f"--{flag.replace('_', '-')} is for {what}", hint="leave it out", code="usage.flag")
 
 
 def split(names: str | None) -> tuple[str, ...] | None:
@@ -136,7 +146,9 @@ def split(names: str | None) -> tuple[str, ...] | None:
         return None
     found = tuple(part.strip() for part in names.split(","))
     if not all(found):
-        raise TicketsError(f"--labels {names!r}: a name is empty", hint="for example --labels bad,good")
+        raise TicketsError(
+            f"--labels {names!r}: a name is empty", hint="for example --labels bad,good", code="usage.labels"
+        )
     return found
 
 
@@ -149,7 +161,9 @@ def mapped(given: str | None) -> dict[str, int | str] | None:
         name, equals, value = (piece.strip() for piece in part.rpartition("="))
         if not equals or not name or not value or name in found:
             raise TicketsError(
-                f"--label-map: {part!r} is not LABEL=CLASS, or comes twice", hint="for example bad=0,good=1"
+                f"--label-map: {part!r} is not LABEL=CLASS, or comes twice",
+                hint="for example bad=0,good=1",
+                code="usage.label_map",
             )
         found[name] = int(value) if value.isdecimal() else value
     return found
@@ -200,7 +214,9 @@ def _device(name: str | None) -> str | None:
     try:
         torch.zeros(1, device=name)
     except (RuntimeError, AssertionError) as problem:
-        raise TicketsError(f"--device {name}: {str(problem).splitlines()[0]}", hint="cpu, cuda, cuda:0, mps") from None
+        raise TicketsError(
+            f"--device {name}: {str(problem).splitlines()[0]}", hint="cpu, cuda, cuda:0, mps", code="usage.device"
+        ) from None
     return name
 
 
@@ -242,5 +258,5 @@ def columns(text: str | None) -> str | tuple[str, ...] | None:
 def is_folder(out: Path) -> bool:
     """Whether ``out`` is there already; a file is refused."""
     if out.exists() and not out.is_dir():
-        raise TicketsError(f"--out {out} is a file", hint="give a folder")
+        raise TicketsError(f"--out {out} is a file", hint="give a folder", code="usage.out")
     return out.exists()

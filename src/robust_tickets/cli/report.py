@@ -19,13 +19,19 @@ def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> A
     from robust_tickets.report.html import write_report
 
     if not runs:
-        raise TicketsError("report: no run or attack folder given", hint="`tickets ls runs` lists them")
+        raise TicketsError(
+            "report: no run or attack folder given", hint="`tickets ls runs` lists them", code="usage.missing"
+        )
     if out is None and len(runs) > 1:
-        raise TicketsError("report: where should the page of several folders go?", hint="--out report.html")
+        raise TicketsError(
+            "report: where should the page of several folders go?", hint="--out report.html", code="usage.missing"
+        )
     page = out or runs[0] / "report.html"
     if page.is_dir():
         raise TicketsError(
-            f"report: --out {page} is a folder", hint=f"give the file to write: --out {page / 'report.html'}"
+            f"report: --out {page} is a folder",
+            hint=f"give the file to write: --out {page / 'report.html'}",
+            code="usage.out",
         )
     write_report(page, list(runs))
     return Answer(data={"report": str(page)}, show=lambda console: print(f"report: {page}"))

@@ -1,4 +1,4 @@
-"""Verbs that walk the whole street: ``demo`` and ``run``."""
+"""The verbs that run a whole experiment: ``demo`` and ``run``."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def demo(
     strict: Strict = False,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """The embedded walk: search, draw, train, attack, report; opens nothing, prints the path.
+    """The embedded experiment: search, draw, train, attack, report; opens nothing, prints the path.
 
     Parameters
     ----------
     out
         The run folder; by default runs/demo-HASH.
     """
-    return _walk("demo", _with(set, strict), out, "tickets demo", max_failed)
+    return _run("demo", _with(set, strict), out, "tickets demo", max_failed)
 
 
 def run(
@@ -41,7 +41,7 @@ def run(
     strict: Strict = False,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
-    """Walk a recipe; running it again resumes or finds it done.
+    """Run a recipe; running it again resumes or finds it done.
 
     Parameters
     ----------
@@ -50,10 +50,10 @@ def run(
     out
         The run folder; by default runs/RECIPE-HASH.
     """
-    return _walk(recipe, _with(set, strict), out, f"tickets run {shlex.quote(recipe)}", max_failed)
+    return _run(recipe, _with(set, strict), out, f"tickets run {shlex.quote(recipe)}", max_failed)
 
 
-def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, max_failed: float | None) -> Answer:
+def _run(name: str, settings: tuple[str, ...], out: Path | None, command: str, max_failed: float | None) -> Answer:
     from robust_tickets.attack.flags import FAILED_EXAMPLES
     from robust_tickets.experiment.recipe import read_recipe
 
@@ -73,27 +73,27 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, 
     from robust_tickets.report.verdict import warnings
 
     look_for_attacks(recipe)
-    walk = prepare(recipe, out=out, command=command + "".join(f" --set {shlex.quote(s)}" for s in settings))
-    if walk.done():
-        say(f"{walk.run.folder} is done already; checking its stages")
+    experiment = prepare(recipe, out=out, command=command + "".join(f" --set {shlex.quote(s)}" for s in settings))
+    if experiment.done():
+        say(f"{experiment.run.folder} is done already; checking its stages")
     else:
-        for line in plan_of(walk):
+        for line in plan_of(experiment):
             say(line)
-        say(f"run folder: {walk.run.folder} (stop at any time; the same command resumes)")
-    folder = walk.go()
+        say(f"run folder: {experiment.run.folder} (stop at any time; the same command resumes)")
+    folder = experiment.go()
     say(f"done in {duration(time.monotonic() - begun)}")
     page = folder / "report.html"
     read = read_run(folder)
 
     def show(console: object) -> None:
         console.print(Summary(read))  # type: ignore[attr-defined]
-        for arm in walk.recipe.arms:
+        for arm in experiment.recipe.arms:
             print(f"model {arm.name}: {model_folder(folder, arm.name)}")
         print(f"report: {page}")
         sys.stdout.flush()
 
     models = {arm.name: str(model_folder(folder, arm.name)) for arm in recipe.arms}
-    told = {
+    document = {
         "models": models,
         "run": str(folder),
         "report": str(page),
@@ -105,7 +105,7 @@ def _walk(name: str, settings: tuple[str, ...], out: Path | None, command: str, 
         warn(
             f"too many examples of {', '.join(failed)} failed under attack: its numbers do not hold; the same command attacks them again"
         )
-    return Answer(data=told, show=show, exit_code=FAILED if failed else 0)
+    return Answer(data=document, show=show, exit_code=FAILED if failed else 0)
 
 
 def _with(settings: tuple[str, ...], strict: bool) -> tuple[str, ...]:

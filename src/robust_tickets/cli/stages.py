@@ -1,4 +1,4 @@
-"""Verbs that make something, one house each: ``search``, ``draw``, ``train``."""
+"""The verbs of one stage each: ``search``, ``draw``, ``train``."""
 
 from __future__ import annotations
 
@@ -125,7 +125,9 @@ def draw(
     if (
         is_folder(out) and (out / "stage.json").exists()
     ):  # or a search would be found done with a ticket that it did not find
-        raise TicketsError(f"{out} holds finished work (see its stage.json)", hint="give another --out")
+        raise TicketsError(
+            f"{out} holds finished work (see its stage.json)", hint="give another --out", code="stage.other_work"
+        )
     drawn.save(out)
     return _ticket(drawn, out)
 
@@ -161,7 +163,9 @@ def train(
     """
     if without and not ticket:
         raise TicketsError(
-            f"--without {without} takes something from a ticket, and none is given", hint="--ticket FOLDER"
+            f"--without {without} takes something from a ticket, and none is given",
+            hint="--ticket FOLDER",
+            code="usage.flag",
         )
     is_folder(out)
     source = typed(source)
@@ -188,7 +192,7 @@ def train(
     with locked(out):
         execute.train(stage, trainer, start, task, cut, without)
     evaluation = execute.evaluation_of(stage)
-    told = {"model": str(out / "model"), "evaluation": evaluation}
+    document = {"model": str(out / "model"), "evaluation": evaluation}
 
     def show(console: Any) -> None:
         low, high = evaluation["interval"]
@@ -196,13 +200,13 @@ def train(
             f"{evaluation['accuracy']:.1f} % [{low:.1f}, {high:.1f}] on {evaluation['n']} rows of {evaluation['split']}",
             markup=False,
         )
-        print(f"model: {told['model']}")
+        print(f"model: {document['model']}")
 
-    return Answer(data=told, show=show)
+    return Answer(data=document, show=show)
 
 
 def _ticket(ticket: Any, out: Path) -> Answer:
-    told = {
+    document = {
         "ticket": str(out),
         "kind": ticket.kind,
         "removed": ticket.removed,
@@ -210,7 +214,7 @@ def _ticket(ticket: Any, out: Path) -> Answer:
         "digest": ticket.digest,
     }
     if ticket.rounding:
-        told["rounded"] = dict(ticket.provenance["rounded"])
+        document["rounded"] = dict(ticket.provenance["rounded"])
     words = ", ".join(f"{fraction:.1%} of the {group}" for group, fraction in ticket.removed.items())
     structured = ticket.kind == "structured"
     more = (
@@ -225,4 +229,4 @@ def _ticket(ticket: Any, out: Path) -> Answer:
             console.print(ticket.rounding, markup=False)
         print(f"ticket: {out}")
 
-    return Answer(data=told, show=show)
+    return Answer(data=document, show=show)

@@ -208,20 +208,21 @@ def convert(rows: Rows, reading: Reading) -> Converted:
     """Read ``rows`` once, keep what is good, count and list what is not. Done before: found in the cache."""
     source = rows.title, rows.key()
     name = digest({"format": FORMAT, "content": source[1], "kind": type(rows).__name__, "reading": reading})[:40]
-    report, told = cached(read_report, "data", f"{name}.json")
-    path = told.with_suffix(".arrow")
+    report, place = cached(read_report, "data", f"{name}.json")
+    path = place.with_suffix(".arrow")
     if report is not None:
         return _converted(path, source, report)
     try:
         with part_of(path) as part:
             report = _write(part, rows, reading)
             os.replace(part, path)
-        write_report(told, report, path)
+        write_report(place, report, path)
     except OSError as problem:
         raise TicketsError(
             f"could not write {path}: {problem}",
             hint="free some disk space, or set ROBUST_TICKETS_CACHE",
             exit_code=FAILED,
+            code="file.not_written",
         ) from None
     return _converted(path, source, report)
 
@@ -251,7 +252,7 @@ def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
         else nullcontext()
     )
     with bar as shown, pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _schema(width)) as writer:
-        buffer, told = _Buffer(width), 0
+        buffer, given = _Buffer(width), 0
         for texts, code, line in _good(rows, reading, codes, bad, state):
             buffer.add(texts, code, state["records"] - 1, line)
             kept += 1
@@ -259,11 +260,11 @@ def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
                 writer.write_batch(buffer.batch())
                 buffer = _Buffer(width)
                 if shown is not None:
-                    shown.advance(rows.position // 10**6 - told)
-                    told = rows.position // 10**6
+                    shown.advance(rows.position // 10**6 - given)
+                    given = rows.position // 10**6
         writer.write_batch(buffer.batch())
         if shown is not None:
-            shown.advance(rows.size // 10**6 - told)
+            shown.advance(rows.size // 10**6 - given)
     counts = {"records": state["records"], "bad_count": state["bad"], "mended": state["mended"]}
     return {"rows": kept, **counts, "values": list(codes), "bad": bad}
 
@@ -296,6 +297,7 @@ def _good(
                 raise TicketsError(
                     f"{rows.name}: the label column {reading.label!r} has more than {MOST_LABELS} different values",
                     hint=f"is another column the label? columns: {few(rows.columns)}",
+                    code="data.too_many_labels",
                 )
             codes[label] = len(codes)
         yield values[:width], codes[label], line
@@ -366,7 +368,7 @@ def token_table(
     """
     if getattr(tokenizer, "pad_token_id", None) is None:
         return None
-    told = {
+    given = {
         "format": TOKENS_FORMAT,
         "split": split.digest,
         "tokenizer": digest_of(tokenizer),
@@ -375,7 +377,7 @@ def token_table(
         "columns": len(split.columns),
         "token_types": token_types,
     }
-    name = digest(told)[:40]
+    name = digest(given)[:40]
     base = place = cache_place("tokens", name)
     found = _found(base)
     if found is None and make:

@@ -52,6 +52,7 @@ def look(
             raise TicketsError(
                 f"{name} and {test} hold the same {len(splits[test])} texts: nothing may be picked on what is then reported",
                 hint=f"give another file, or leave {name} out: it is then carved from {train}",
+                code="data.same_texts",
             )
         shared = int(np.isin(splits[test].keys, splits[name].keys).sum())
         if shared:

@@ -151,10 +151,12 @@ class Loading:
     def _check_roles(self) -> None:
         for role, split in self.roles.items():
             if role not in ROLES:
-                raise TicketsError(f"splits= has no role {role!r}", hint=did_you_mean(role, ROLES))
+                raise TicketsError(f"splits= has no role {role!r}", hint=did_you_mean(role, ROLES), code="data.roles")
             if split not in self.source.splits and not self.source.lone:
                 raise TicketsError(
-                    f"{self.source.name} has no split {split!r}", hint=did_you_mean(split, self.source.splits)
+                    f"{self.source.name} has no split {split!r}",
+                    hint=did_you_mean(split, self.source.splits),
+                    code="data.no_split",
                 )
         if self.selects_nothing and ("validation" in self.roles or self.source.lone):
             raise TicketsError(
@@ -165,11 +167,14 @@ class Loading:
                     else f"splits= says {self.roles['validation']!r} selects"
                 ),
                 hint="leave one of them out" if not self.source.lone else "give a folder with train and test files",
+                code="data.roles",
             )
         chosen = list(self.roles.values())
         if len(set(chosen)) != len(chosen):
             raise TicketsError(
-                f"splits= gives one split two roles: {self.roles}", hint="what is attacked must not train or select"
+                f"splits= gives one split two roles: {self.roles}",
+                hint="what is attacked must not train or select",
+                code="data.roles",
             )
 
     def _columns(self) -> dict[str, Columns]:
@@ -195,6 +200,7 @@ class Loading:
                 raise TicketsError(
                     f"{self.source.name} reads {' and '.join(spec.columns)}; {rows.name} gives {' and '.join(columns.texts)}",
                     hint=f"name the text: {len(spec.columns)} column(s) of {few(rows.columns)}",
+                    code="data.columns",
                 )
             first = first or columns
             if columns.note and not (spec and columns.texts == spec.columns):
@@ -212,6 +218,7 @@ class Loading:
                     raise TicketsError(
                         f"{rows.name} has other columns than {files[0].name}",
                         hint="shards of a split have equal columns",
+                        code="data.shards",
                     )
             where = spec.where if spec and spec.where and spec.where[0] in files[0].columns else None
             reading = Reading(texts=chosen.texts, label=chosen.label, where=where, any_text=self.any_text)
@@ -221,7 +228,11 @@ class Loading:
                 continue
             done[name] = pairs
         if not done:
-            raise TicketsError(f"{self.source.name} has no labelled split", hint="give a file with a label column")
+            raise TicketsError(
+                f"{self.source.name} has no labelled split",
+                hint="give a file with a label column",
+                code="data.no_labels",
+            )
         return done
 
     def _no_labels(self, name: str) -> None:
@@ -297,15 +308,15 @@ class Loading:
                     path.suffix.lower() == ".jsonl"
                 )  # of which broken bytes are bad rows: what is left was written as \ud83d
                 what, how = ("half of a surrogate pair", "") if escaped else ("broken UTF-8", f"; {to_utf8(path)}")
-                told = f"{done.mended} of {done.rows} rows hold {what}, which the classifier reads as U+FFFD"
-                self.warnings.append(f"{path.name}: {told}{how}")
+                words = f"{done.mended} of {done.rows} rows hold {what}, which the classifier reads as U+FFFD"
+                self.warnings.append(f"{path.name}: {words}{how}")
             left_out += int((part == -2).sum())
             start += done.rows
         if left_out:
             self.notes.append(f"{name}: {left_out} rows without an agreed label ({missing}) left out")
         keep = np.flatnonzero(ids >= 0)
         if not len(keep):
-            raise TicketsError(f"{files[0][0].name} has no usable row", hint="check the file")
+            raise TicketsError(f"{files[0][0].name} has no usable row", hint="check the file", code="data.no_rows")
         return Split(name, shown, table, keep.astype(np.int32 if len(codes) < 2**31 else np.int64), ids[keep])
 
     def _refuse(self, rows: Rows, count: int, total: int, bad: Sequence[BadRow], about: str = "") -> None:
@@ -319,6 +330,7 @@ class Loading:
                 hint=to_utf8(Path(rows.name))
                 if broken
                 else "mend or remove these rows, or name the columns of the text and of the label",
+                code="data.bad_rows",
             )
 
     def _divide(self, splits: dict[str, Split]) -> tuple[str, str, str]:
@@ -360,6 +372,7 @@ class Loading:
             raise TicketsError(
                 f"{self.source.name} is one file, which is divided into train, validation and test",
                 hint='leave splits= out, or {"test": "all"}',
+                code="data.roles",
             )
         parts = divide.lone(whole.keys)
         empty = [name for name, rows in parts.items() if not len(rows)]
@@ -367,6 +380,7 @@ class Loading:
             raise TicketsError(
                 f"{self.source.name} has {len(whole)} usable rows, too few different texts to divide into train, validation and test",
                 hint="give more rows, or test=… and validation=… files",
+                code="data.too_few_rows",
             )
         for name, rows in parts.items():
             part = whole.select(rows)
@@ -387,6 +401,7 @@ class Loading:
                 raise TicketsError(
                     f"all {len(seen)} rows of {name} stand in {train} too",
                     hint="give other rows, or do not drop those seen",
+                    code="data.all_seen",
                 )
             if seen.any():
                 splits[name] = splits[name].select(np.flatnonzero(~seen))
@@ -396,7 +411,9 @@ class Loading:
         mask = divide.carve(splits[train].keys, self.seed, role)
         if mask.all():
             raise TicketsError(
-                f"{train} has too few different texts to make a {name} split of it", hint=f"give {role}=FILE"
+                f"{train} has too few different texts to make a {name} split of it",
+                hint=f"give {role}=FILE",
+                code="data.too_few_rows",
             )
         carved, rest = splits[train].select(np.flatnonzero(mask)), splits[train].select(np.flatnonzero(~mask))
         carved.name = name

@@ -73,7 +73,9 @@ class CsvRows(Rows):
                 self.columns = tuple(name.strip() for name in _first(reader))
             except csv.Error as problem:
                 raise TicketsError(
-                    f"{path}:1: the header cannot be read: {problem}", hint="the first row names the columns"
+                    f"{path}:1: the header cannot be read: {problem}",
+                    hint="the first row names the columns",
+                    code="data.unreadable",
                 ) from None
 
     def _reader(self, raw: Any) -> Any:
@@ -218,7 +220,9 @@ class ParquetRows(Rows):
         except (pyarrow.ArrowException, OSError) as problem:
             why = next(iter(str(problem).splitlines()), type(problem).__name__)
             raise TicketsError(
-                f"{self.path} is not a readable parquet file: {why}", hint="write or download it again"
+                f"{self.path} is not a readable parquet file: {why}",
+                hint="write or download it again",
+                code="data.unreadable",
             ) from None
 
     def count(self) -> int:
@@ -255,17 +259,22 @@ def open_rows(path: Path) -> Rows:
     """The reader for ``path``, chosen by its ending."""
     path = Path(path)
     if path.is_dir():
-        raise TicketsError(f"{path} is a folder, expected a file", hint="give one of the files in it")
+        raise TicketsError(
+            f"{path} is a folder, expected a file", hint="give one of the files in it", code="data.format"
+        )
     if not path.is_file():
-        raise TicketsError(f"no such file: {path}", hint=look_again(path))
+        raise TicketsError(f"no such file: {path}", hint=look_again(path), code="data.not_found")
     if path.suffix.lower() not in READERS:
         raise TicketsError(
             f"{path}: files end in {', '.join(READERS)}",
             hint="rename or convert the file (one JSON object a line is .jsonl)",
+            code="data.format",
         )
     if path.suffix.lower() != ".parquet" and _head(path)[:1] in ("\ufffe", "\ufeff"):
         raise TicketsError(
-            f"{path} is UTF-16, expected UTF-8", hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}"
+            f"{path} is UTF-16, expected UTF-8",
+            hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}",
+            code="data.encoding",
         )
     _one_object_a_line(path)
     rows = READERS[path.suffix.lower()](path)
@@ -274,8 +283,13 @@ def open_rows(path: Path) -> Rows:
             raise TicketsError(
                 f"no line of {path} is a JSON object with keys",
                 hint='write one object a line: {"text": "…", "label": "…"}',
+                code="data.format",
             )
-        raise TicketsError(f"{path} has no rows", hint="give a file with a header (csv, tsv) and at least a few rows")
+        raise TicketsError(
+            f"{path} has no rows",
+            hint="give a file with a header (csv, tsv) and at least a few rows",
+            code="data.no_rows",
+        )
     return rows
 
 
@@ -300,7 +314,9 @@ def _one_object_a_line(path: Path) -> None:
     """Refuse what cannot be read line by line, looking at the start of the file only."""
     head = _head(path)
     if path.suffix.lower() in (".tsv", ".jsonl") and "\r" in head.rstrip() and "\n" not in head:
-        raise TicketsError(f"{path}: its lines end in CR alone", hint=f"tr '\\r' '\\n' {from_to(path, 'lf', '< ')}")
+        raise TicketsError(
+            f"{path}: its lines end in CR alone", hint=f"tr '\\r' '\\n' {from_to(path, 'lf', '< ')}", code="data.format"
+        )
     if path.suffix.lower() != ".jsonl" or not head.lstrip().startswith("["):
         return
     first, _, rest = head.lstrip().partition("\n")
@@ -315,6 +331,7 @@ def _one_object_a_line(path: Path) -> None:
         f"{path} holds one JSON array, expected one JSON object a line",
         hint="python -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1], encoding=\"utf-8\"))]' "
         + from_to(path, "lines"),
+        code="data.format",
     )
 
 

@@ -89,7 +89,7 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
     if label:
         _present(rows, label)
     if label in given:
-        raise TicketsError(f"the column {label!r} cannot be both text and label", hint=HINT)
+        raise TicketsError(f"the column {label!r} cannot be both text and label", hint=HINT, code="data.columns")
     if given and label:
         return Columns(texts=given, label=label)
     free = [c for c in rows.columns if c not in given and c != label and c.lower() not in IDS]
@@ -111,15 +111,17 @@ def text_columns(rows: Rows, text: str | Sequence[str] | None, but: Container[st
             rows, [c for c in rows.columns if c.lower() not in IDS and c.lower() not in but]
         )
     except TicketsError as problem:  # there is no label to name
-        raise TicketsError(problem.message, hint=f"name it: --text COLUMN; {NAMES}") from None
+        raise TicketsError(
+            problem.message, hint=f"name it: --text COLUMN; {NAMES}", code="data.unclear_column"
+        ) from None
 
 
 def _given(rows: Rows, text: str | Sequence[str] | None) -> tuple[str, ...]:
     given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
     if len(given) > 2:
-        raise TicketsError(f"a text is one column or a pair, got {len(given)}", hint=HINT)
+        raise TicketsError(f"a text is one column or a pair, got {len(given)}", hint=HINT, code="data.columns")
     if len(set(given)) < len(given):
-        raise TicketsError(f"the text is the column {given[0]!r} twice", hint=HINT)
+        raise TicketsError(f"the text is the column {given[0]!r} twice", hint=HINT, code="data.columns")
     for name in given:
         _present(rows, name)
     return given
@@ -130,6 +132,7 @@ def _present(rows: Rows, name: str) -> None:
         raise TicketsError(
             f"{rows.name} has {count or 'no'} column{'s' * (count > 1)} {name!r}; it has {_listed(rows.columns)}",
             hint=HINT,
+            code="data.no_column",
         )
 
 
@@ -164,7 +167,11 @@ def _texts(rows: Rows, free: list[str]) -> tuple[str, ...]:
 
 
 def _unclear(rows: Rows, what: str) -> TicketsError:
-    return TicketsError(f"{rows.name}: which column holds the {what}? columns: {_listed(rows.columns)}", hint=HINT)
+    return TicketsError(
+        f"{rows.name}: which column holds the {what}? columns: {_listed(rows.columns)}",
+        hint=HINT,
+        code="data.unclear_column",
+    )
 
 
 def _has_header(rows: Rows) -> bool:
@@ -301,16 +308,19 @@ def match(
         raise TicketsError(
             f"{where} has the labels {few(order(values))}, the classifier knows {few(names)}",
             hint=f"labels are matched by name, never by order; if these are the pairs: {pasted(order(values), names)}",
+            code="labels.other",
         )
     if numbers and "0" not in numbers and str(len(names)) in values:
         raise TicketsError(
             f"{where}: the labels are {few(order(values))}, which is neither the names {few(names)} nor their ids 0 to {len(names) - 1}",
             hint="ids count from 0: subtract one from every label, or write the names",
+            code="labels.unknown",
         )
     if not numbers:
         raise TicketsError(
             f"{where}: no label is one of {few(names)}; it has {few(order(values))}",
             hint="write them so, name another column (--set label=COLUMN), or give a label map",
+            code="labels.unknown",
         )
     return Match(
         ids=numbers,
@@ -348,6 +358,7 @@ def _mapped(
             raise TicketsError(
                 f"the label map sends {key!r} to {wanted!r}; the classifier's classes are {few(names)}",
                 hint=f"NAME_IN_THE_DATA=CLASS_OF_THE_MODEL, {ways}",
+                code="labels.map",
             )
         classes[key] = at
     keys = list(classes)
@@ -361,17 +372,22 @@ def _mapped(
         raise TicketsError(
             f"{where}: the label map names {few(keys)}, the labels there are {few(order(values))}, the model's {few(names)}",
             hint=pasted(order(values), names),
+            code="labels.map",
         )
     return Match(ids=found, idle=idle)
 
 
 def check(names: Sequence[str], where: str) -> None:
     if len(set(map(canonical, names))) != len(names):
-        raise TicketsError(f"the labels name a class twice: {few(names)}", hint="name each class once")
+        raise TicketsError(
+            f"the labels name a class twice: {few(names)}", hint="name each class once", code="labels.twice"
+        )
     if len(names) < 2:
         found = f"only one class ({names[0]!r})" if names else "no labelled row, so no class"
         raise TicketsError(
-            f"{where} has {found}; a classifier needs at least two", hint="check the file and its label column"
+            f"{where} has {found}; a classifier needs at least two",
+            hint="check the file and its label column",
+            code="labels.too_few",
         )
 
 
@@ -404,6 +420,7 @@ def _across(declared: Sequence[str], names: Sequence[str], where: str) -> list[i
         raise TicketsError(
             f"{where} has the classes {few(declared)}, but the labels to match are {few(names)}",
             hint=f"use data of the same task, or say which is which: {pasted(declared, names)}",
+            code="labels.other",
         )
     return [known[name] for name in declared]
 

@@ -151,6 +151,7 @@ def find(source: str, data: str | None) -> RawSplits:
         raise TicketsError(
             f"data= gives files to a registered task, and {source!r} is none",
             hint=f"load {data!r} itself, or name one of: {', '.join(sorted(TASKS))}",
+            code="data.not_registered",
         )
     path = Path(source).expanduser()
     if path.exists():
@@ -163,6 +164,7 @@ def find(source: str, data: str | None) -> RawSplits:
     raise TicketsError(
         f"{source!r} is no registered task, no file, no folder and no Hub id (owner/name)",
         hint=did_you_mean(source, TASKS),
+        code="data.not_found",
     )
 
 
@@ -177,6 +179,7 @@ def from_path(path: Path, config: str = "") -> RawSplits:
         raise TicketsError(
             f"{path} holds no data file",
             hint=f"files end in {', '.join(READERS)}; name them train, validation and test",
+            code="data.no_files",
         )
     if len(files) == 1 and not _split_of(files[0]):
         return RawSplits(name, {ALL: [open_rows(files[0])]})
@@ -189,6 +192,7 @@ def from_path(path: Path, config: str = "") -> RawSplits:
             f"{folder} holds {len(files)} files, none of which is called train, validation (dev, valid) or test: "
             f"{', '.join(f.name for f in files[:6])}",
             hint="rename them, or give one file and test=…, validation=…",
+            code="data.no_files",
         )
     notes = [f"{name}: not used: {', '.join(f.name for f in unknown)}"] if unknown else []
     return RawSplits(
@@ -222,7 +226,9 @@ def _in_package(name: str, spec: TaskSpec) -> Path:
         if path.is_file():
             return path
     what = f"its file {spec.file} is not there" if found else "it is not installed"
-    raise TicketsError(f"the task {name} needs the Python package {spec.package}, and {what}", hint=hint)
+    raise TicketsError(
+        f"the task {name} needs the Python package {spec.package}, and {what}", hint=hint, code="data.no_package"
+    )
 
 
 def _files(folder: Path) -> list[Path]:
@@ -265,12 +271,14 @@ def _whole(split: str, files: list[Path]) -> list[Path]:
         raise TicketsError(
             f"several files claim to be the split {split!r}: {', '.join(f.name for f in files)}",
             hint="keep one of them",
+            code="data.shards",
         )
     of = int(next(iter(kinds))[1])
     if len(files) != of:
         raise TicketsError(
             f"the split {split!r} has {len(files)} of its {of} shards: {', '.join(f.name for f in files[:6])}",
             hint="fetch the others",
+            code="data.shards",
         )
     return sorted(files, key=lambda f: int(SHARD.fullmatch(f.stem)[2]))  # type: ignore[index]
 
@@ -307,6 +315,7 @@ def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> Ra
         raise TicketsError(
             f"reading {shown} from the Hub needs the package datasets, which is not installed",
             hint=f"pip install datasets; or download its files elsewhere and give the folder: {local}",
+            code="data.no_package",
         ) from None
     say(f"looking for {shown} in the Hub's cache and on the Hub")
     try:
@@ -320,6 +329,7 @@ def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> Ra
             hint=f"without network: on another machine run `hf download --repo-type dataset {hub_id} --local-dir FOLDER`, "
             f"copy FOLDER here and use {local}; with network: check the id, and its config (owner/name:config)",
             exit_code=FAILED,
+            code="data.hub",
         ) from None
     splits: dict[str, list[Rows]] = {name: [HubRows(f"{shown}/{name}", split)] for name, split in found.items()}
     return RawSplits(hub_id.rpartition("/")[2], splits)

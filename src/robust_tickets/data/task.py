@@ -72,6 +72,7 @@ class Split:
                 raise TicketsError(
                     f"expected {width} string(s) for each text, got {len(row)} at place {place} of the list, counted from 0",
                     hint="give single texts or pairs, not both",
+                    code="data.columns",
                 )
         return cls(name, names, memory_table(rows, width), np.arange(len(rows)), _class_numbers(labels, len(rows)))
 
@@ -126,6 +127,7 @@ def _class_numbers(labels: Sequence[int], count: int) -> np.ndarray:
         raise TicketsError(
             f"expected {count} label(s), the class number of each text, got {labels!r:.80}",
             hint="0 for the first class, 1 for the second, …",
+            code="data.class_numbers",
         )
     return found.astype(np.int32)
 
@@ -156,9 +158,12 @@ class Task:
             raise TicketsError(
                 f"the split {name!r} of {self.name} has no public labels, so nothing can be trained, evaluated or attacked on it",
                 hint=f"use one of: {', '.join(self.splits)}",
+                code="data.no_labels",
             )
         if name not in self.splits:
-            raise TicketsError(f"{self.name} has no split {name!r} here", hint=did_you_mean(name, self.splits))
+            raise TicketsError(
+                f"{self.name} has no split {name!r} here", hint=did_you_mean(name, self.splits), code="data.no_split"
+            )
         return self.splits[name]
 
     @property

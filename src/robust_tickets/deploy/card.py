@@ -214,11 +214,13 @@ def _evaluation(evidence: Evidence) -> str:
         return "## Evaluation\n\nNothing was measured on this export, or the numbers were not given to it."
     lines = ["## Evaluation", "", "| what | value | 95 % interval | n | seed |", "|---|---|---|---|---|"]
     if evidence.evaluation is not None:
-        told = evidence.evaluation
-        split = markdown(told.get("split", "the test split"))
-        lines.append(f"| accuracy on {split} | {_row(told.get('accuracy'), told.get('interval'), told.get('n'))} | |")
-        if _number(told.get("macro_f1")):
-            lines.append(f"| macro F1 | {_row(told['macro_f1'], None, told.get('n'))} | |")
+        given = evidence.evaluation
+        split = markdown(given.get("split", "the test split"))
+        lines.append(
+            f"| accuracy on {split} | {_row(given.get('accuracy'), given.get('interval'), given.get('n'))} | |"
+        )
+        if _number(given.get("macro_f1")):
+            lines.append(f"| macro F1 | {_row(given['macro_f1'], None, given.get('n'))} | |")
     for result in evidence.attacks:
         attack, between, seed = (
             markdown(attack_name(result)),
@@ -250,16 +252,16 @@ def _row(value: Any, between: Any, n: Any) -> str:
 
 def attack_name(result: Mapping[str, Any]) -> str:
     """``result["attack"]`` is a name or a component's settings with its name."""
-    told = result.get("attack", "")
-    return str(told.get("name", "")) if isinstance(told, Mapping) else str(told)
+    given = result.get("attack", "")
+    return str(given.get("name", "")) if isinstance(given, Mapping) else str(given)
 
 
 def _notes(result: Mapping[str, Any]) -> list[str]:
     """What qualifies an attack's numbers: its resources, substitutes among them, and its flags."""
     attack = markdown(attack_name(result))
     notes = []
-    told = result.get("resources") or {}
-    entries = list(told.items()) if isinstance(told, Mapping) else [("", entry) for entry in told]
+    given = result.get("resources") or {}
+    entries = list(given.items()) if isinstance(given, Mapping) else [("", entry) for entry in given]
     for kind, entry in entries:
         about = entry if isinstance(entry, Mapping) else {"name": entry}
         substitute = " (a substitute for the resource that the paper used)" if about.get("substitute") else ""
@@ -272,14 +274,14 @@ def _notes(result: Mapping[str, Any]) -> list[str]:
 
 def _metrics(evidence: Evidence) -> list[dict[str, Any]]:
     found = []
-    told = evidence.evaluation or {}
+    given = evidence.evaluation or {}
     for key, kind, title in (("accuracy", "accuracy", "Accuracy"), ("macro_f1", "f1", "Macro F1")):
-        if _number(told.get(key)):
+        if _number(given.get(key)):
             found.append(
                 {
                     "type": kind,
-                    "name": f"{title} (n={one_line(told.get('n', '?'))})",
-                    "value": round(float(told[key]), 2),
+                    "name": f"{title} (n={one_line(given.get('n', '?'))})",
+                    "value": round(float(given[key]), 2),
                 }
             )
     for result in evidence.attacks:
@@ -339,9 +341,9 @@ def evidence_of(model_folder: str | Path, **over: Any) -> Evidence:
 
 def _adversary(stage: Path) -> dict[str, Any]:
     """What the model was trained against, and the words it was swapped with."""
-    told = mapping(mapping(mapping(record(stage / "stage.json").get("key")).get("method")).get("adversary"))
+    given = mapping(mapping(mapping(record(stage / "stage.json").get("key")).get("method")).get("adversary"))
     words = mapping(record(stage / "adversary.json").get("resources"))
-    return {"adversary": str(told.get("name", "")), "words": tuple(words.values())}
+    return {"adversary": str(given.get("name", "")), "words": tuple(words.values())}
 
 
 def _of_run(run: Path, stage: str) -> dict[str, Any]:
@@ -368,5 +370,5 @@ def _method(run: Path, arm: Mapping[str, Any]) -> str:
     place = arm.get("ticket") or arm.get("search")
     if not place:
         return "fine-tuned, not pruned"
-    told = mapping(record(within(run, str(place)) / "ticket.json").get("provenance")).get("method", "")
-    return str(told.get("name", "")) if isinstance(told, Mapping) else str(told)
+    given = mapping(record(within(run, str(place)) / "ticket.json").get("provenance")).get("method", "")
+    return str(given.get("name", "")) if isinstance(given, Mapping) else str(given)

@@ -35,12 +35,15 @@ def export(
     from robust_tickets.backbone.weight_masks import masks_of
 
     if format not in get_args(Format):
-        raise TicketsError(f"unknown format {format!r}", hint=did_you_mean(str(format), get_args(Format)))
+        raise TicketsError(
+            f"unknown format {format!r}", hint=did_you_mean(str(format), get_args(Format)), code="export.format"
+        )
     clf = as_model(model, "exported")
     if format == "compact" and masks_of(clf.model) and not clf.model.config.model_type.startswith("ticket-"):
         raise TicketsError(
             "an unstructured ticket masks single weights, so there is no smaller model to export",
             hint="export it as dense (stock transformers reads it, zeros included) or onnx",
+            code="export.unstructured",
         )
     broken = sorted(name for name, tensor in clf.model.state_dict().items() if not tensor.isfinite().all())
     if broken:
@@ -48,6 +51,7 @@ def export(
             f"{clf.identity} has {len(broken)} weights that are not finite, such as {broken[0]}",
             hint="the weights are broken: train again",
             exit_code=FAILED,
+            code="export.not_finite",
         )
     place = Path(folder).expanduser().resolve()
     _put_back(place)
@@ -66,7 +70,10 @@ def export(
     except OSError as problem:
         why = problem.strerror or problem  # without the name of a file that is gone
         raise TicketsError(
-            f"could not write {place}: {why}", hint="check the disk and the folder's rights", exit_code=FAILED
+            f"could not write {place}: {why}",
+            hint="check the disk and the folder's rights",
+            exit_code=FAILED,
+            code="file.not_written",
         ) from None
     return place
 
@@ -124,18 +131,24 @@ def _refuse_unless_ours(place: Path) -> None:
         return
     hint = "give another folder, or remove this one yourself"
     if not place.is_dir():
-        raise TicketsError(f"{place} is a file, expected a folder", hint=hint)
+        raise TicketsError(f"{place} is a file, expected a folder", hint=hint, code="export.not_a_folder")
     if not any(place.iterdir()):
         return
     if not (place / MARK).is_file():
-        raise TicketsError(f"{place} is not empty and not an earlier export ({MARK} is missing)", hint=hint)
+        raise TicketsError(
+            f"{place} is not empty and not an earlier export ({MARK} is missing)",
+            hint=hint,
+            code="export.foreign_folder",
+        )
     listed: Any = read_json(place / MARK)
     listed = listed.get("files") if isinstance(listed, dict) else None
     for name, path in _files(place).items():
         if not isinstance(listed, dict) or name not in listed:
-            raise TicketsError(f"{place} holds {name}, which no export wrote", hint=hint)
+            raise TicketsError(f"{place} holds {name}, which no export wrote", hint=hint, code="export.foreign_folder")
         if path.is_symlink() or not path.is_file() or sha256_file(path) != listed[name]:
-            raise TicketsError(f"{place / name} was changed after it was exported", hint=hint)
+            raise TicketsError(
+                f"{place / name} was changed after it was exported", hint=hint, code="export.foreign_folder"
+            )
 
 
 def _move(part: Path, place: Path) -> None:

@@ -101,6 +101,7 @@ def check(clf: ModelClassifier, graph: Any, names: list[str], path: Path) -> flo
                 f"ONNX Runtime and torch disagree by {gap:.2g} on {rows} text(s) of {columns} tokens; {TOLERANCE:g} is allowed",
                 hint="export dense or compact instead, and report this with the versions of torch, onnxscript and onnxruntime",
                 exit_code=FAILED,
+                code="export.disagrees",
             )
         worst = max(worst, gap)
     return worst

@@ -4,7 +4,7 @@ Written are the line, the columns of the file under their own names, the texts f
 and ``problem``. Where the file already has a column of one of these names, the written one gets underscores behind it until it is free.
 Values keep their types in jsonl; elsewhere what is no text is written as JSON. A row whose text the classifier cannot answer is a bad
 row too, unless so many fail one after another that the cause is not in the texts. Answers are kept beside the file until it is whole, so
-that the same call goes on after a kill, and then writes what an undisturbed one writes.
+that the same call resumes after a kill, and then writes what an undisturbed one writes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,10 @@ class Answers(Lines):
 
     def busy(self) -> TicketsError:
         return TicketsError(
-            f"another process is predicting into {self.out}", hint="wait for it, or give another file", exit_code=FAILED
+            f"another process is predicting into {self.out}",
+            hint="wait for it, or give another file",
+            exit_code=FAILED,
+            code="predict.busy",
         )
 
     def other(self, found: Any, header: dict[str, Any]) -> None:
@@ -108,7 +111,7 @@ class Answers(Lines):
         if not known:
             return {}
         found: dict[int, Answer] = {}
-        with self._said(), open(self.part, "rb") as lines:
+        with self._said(), self.reader() as lines:
             for place in sorted({self.places[number] for number in known}):
                 lines.seek(place)
                 found |= self._parts(lines.readline())
@@ -126,7 +129,7 @@ class Answers(Lines):
             self.remove()
             return
         self.close()
-        say(f"predict: {self.count} answers are kept in {self.part}: the same command goes on")
+        say(f"predict: {self.count} answers are kept in {self.part}: the same command resumes")
 
 
 HOPELESS = 20  # texts that failed in a row: the cause is not in them
@@ -173,10 +176,10 @@ class Asking:
         for where in self.clf.batches([row.size for row in rows], TOKEN_BUDGET):
             p = probabilities(self.clf.forward([rows[i] for i in where]).numpy())
             scores = [[round(x, 6) for x in row] for row in p.tolist()]
-            told = list(map(Answer, p.argmax(axis=1).tolist(), scores))
+            result = list(map(Answer, p.argmax(axis=1).tolist(), scores))
             numbers = [left[i][0] for i in where]
-            self.kept.add(numbers, told)
-            self.found.update(zip(numbers, told, strict=True))
+            self.kept.add(numbers, result)
+            self.found.update(zip(numbers, result, strict=True))
             self.failed = 0
             self.bar.advance(len(where))
         return []
@@ -220,7 +223,7 @@ class Reasons:
             return 0
         return FAILED if 2 * self.unanswered > self.bad else BAD_INPUT
 
-    def told(self, data: Path) -> dict[str, Any]:
+    def summary(self, data: Path) -> dict[str, Any]:
         """For the answer: all reasons, commonest first, and what to do."""
         reasons = [{"problem": reason, "rows": count} for reason, count in self.counts.most_common()]
         return {"bad": self.bad, "unanswered": self.unanswered, "reasons": reasons, "hint": self._hint(data)}
@@ -310,13 +313,15 @@ def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence
     for what, path in (("to read", data), ("to write", out)):
         if not isinstance(path, str | PathLike):
             hint = "texts in memory are asked about by clf.predict(texts), which returns labels and probabilities"
-            raise TicketsError(f"expected the path of a file {what}, got a {type(path).__name__}", hint=hint)
+            raise TicketsError(
+                f"expected the path of a file {what}, got a {type(path).__name__}", hint=hint, code="predict.path"
+            )
     data, out = Path(data), Path(out)
     rows, columns = open_texts(data, text, like=clf.columns)
     clf.check_columns(columns, data.name)
     writable_as(out)
     if out.exists() and data.exists() and out.samefile(data):
-        raise TicketsError(f"{out} is the file to read from", hint="write to another file")
+        raise TicketsError(f"{out} is the file to read from", hint="write to another file", code="predict.same_file")
     rest = tuple(name for name in dict.fromkeys(rows.columns) if name not in columns)
     named = Named.beside(columns, rest, clf.labels)
     _make_folder(out)
@@ -324,14 +329,14 @@ def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence
     try:
         if kept.count:
             _known_again(clf, kept, open_texts(data, text, like=clf.columns)[0], columns)
-        told = _predict(clf, rows, columns, named, out, kept)
+        result = _predict(clf, rows, columns, named, out, kept)
     except BaseException as problem:
         kept.leave()
         if isinstance(problem, GoneError):
             raise problem.problem from None
         raise
     kept.remove()
-    return told | told.pop("reasons").told(data)
+    return result | result.pop("reasons").summary(data)
 
 
 def _make_folder(out: Path) -> None:
@@ -339,7 +344,9 @@ def _make_folder(out: Path) -> None:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as problem:
         raise TicketsError(
-            f"cannot make the folder {out.parent} for {out.name}: {problem.strerror}", hint="write elsewhere"
+            f"cannot make the folder {out.parent} for {out.name}: {problem.strerror}",
+            hint="write elsewhere",
+            code="file.not_written",
         ) from None
 
 
@@ -388,8 +395,8 @@ def _predict(clf: Any, rows: Rows, columns: tuple[str, ...], named: Named, out: 
             total += len(answers)
         if ask.problem is not None and not sum(counts.values()):  # not one answer
             raise GoneError(ask.problem)
-    told = {"out": str(out), "rows": total, "labels": dict(counts), "columns": list(columns), "written": named.all}
-    return {**told, "reasons": reasons, "exit_code": reasons.exit_code(total)}
+    result = {"out": str(out), "rows": total, "labels": dict(counts), "columns": list(columns), "written": named.all}
+    return {**result, "reasons": reasons, "exit_code": reasons.exit_code(total)}
 
 
 def _label(ask: Asking, first: int, chunk: Sequence[Unlabelled], named: Named) -> list[Row]:
@@ -400,10 +407,10 @@ def _label(ask: Asking, first: int, chunk: Sequence[Unlabelled], named: Named) -
         texts = dict(zip(named.texts, row.texts or [None] * len(named.texts), strict=True))
         others = [clean(value) if isinstance(value, str) else value for value in row.rest]
         rest = dict(zip(named.rest, others or [None] * len(named.rest), strict=True))
-        told = found.get(number)
-        scores = dict(zip(named.scores, told.scores if told else [None] * len(named.scores), strict=True))
-        label = ask.clf.labels[told.label] if told else None
-        problem = None if told else row.problem or problems[number]
+        result = found.get(number)
+        scores = dict(zip(named.scores, result.scores if result else [None] * len(named.scores), strict=True))
+        label = ask.clf.labels[result.label] if result else None
+        problem = None if result else row.problem or problems[number]
         answers.append(
             {named.line: row.line, **texts, **rest, named.predicted: label, **scores, named.problem: problem}
         )

@@ -116,7 +116,9 @@ def check_like(method: Any, matched: bool, kind: str | None, where: str) -> None
     if "like" not in inspect.signature(type(method).__call__).parameters:
         if matched:
             hint = "leave like out; the method random matches others, with match layer or matrix"
-            raise TicketsError(f"{where}: {type(method).__name__} matches no other ticket, got like", hint=hint)
+            raise TicketsError(
+                f"{where}: {type(method).__name__} matches no other ticket, got like", hint=hint, code="arms.like"
+            )
     elif hasattr(method, "matches") and (kind or not matched):
         method.matches(kind)
 
@@ -130,12 +132,12 @@ def _check(origin: Origin, where: str) -> None:
         return
     if not getattr(origin.search, "drawable", True):
         said = f"{where}.draw: the ticket of {type(origin.search).__name__} has no scores to draw from"
-        raise TicketsError(said, hint="how much goes is the method's own answer; leave draw out")
+        raise TicketsError(said, hint="how much goes is the method's own answer; leave draw out", code="arms.draw")
     kind = kind_of(origin)
     for name in origin.draw.asked():
         if kind and name not in DRAWN_BY[kind]:
             said = f"{where}.draw: {name} cannot be drawn from a{'n' if kind[0] == 'u' else ''} {kind} ticket"
-            raise TicketsError(said, hint=f"draw it by {', '.join(DRAWN_BY[kind])}")
+            raise TicketsError(said, hint=f"draw it by {', '.join(DRAWN_BY[kind])}", code="arms.draw")
 
 
 def kind_of(origin: Origin) -> str | None:
@@ -178,7 +180,9 @@ class Draw:
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:  # also NaN
                 raise TicketsError(
-                    f"draw: {name} is the fraction to remove, in [0, 1), got {value}", hint="0.3 removes 30 %"
+                    f"draw: {name} is the fraction to remove, in [0, 1), got {value}",
+                    hint="0.3 removes 30 %",
+                    code="settings.limit",
                 )
 
     def asked(self) -> dict[str, Any]:
@@ -298,7 +302,9 @@ class Arms:
         self.notes: dict[str, None] = {}  # an ordered set
         if given.search and not any(table.searches or table.ticket for table in self.tables.values()):
             hint = "search = true in an [arms.NAME] table, or leave it out"
-            raise TicketsError(f"{given.recipe}: [search] is given, but no arm searches", hint=hint)
+            raise TicketsError(
+                f"{given.recipe}: [search] is given, but no arm searches", hint=hint, code="arms.no_search"
+            )
 
     def arm(self, name: str) -> Arm:
         from robust_tickets.train.finetune import FineTune
@@ -307,7 +313,9 @@ class Arms:
         origin = self._origin(name, ())
         if table.without and origin is None:
             raise TicketsError(
-                f"{where}: without = {table.without!r} takes something from a ticket, and this arm has none", hint=_HOW
+                f"{where}: without = {table.without!r} takes something from a ticket, and this arm has none",
+                hint=_HOW,
+                code="arms.without",
             )
         train, note = for_training(
             {"seed": self.given.seed, **_changed(self.given.train, table.train)}, self.given.task
@@ -329,15 +337,19 @@ class Arms:
         table, where = self.tables[name], self._where(name)
         if name in path:
             raise TicketsError(
-                f"{where}: the ticket depends on itself: {' → '.join((*path, name))}", hint="one of them has to search"
+                f"{where}: the ticket depends on itself: {' → '.join((*path, name))}",
+                hint="one of them has to search",
+                code="arms.cycle",
             )
         if table.ticket and table.searches:
             raise TicketsError(
-                f"{where}: a ticket is searched or taken from elsewhere, not both", hint="leave search or ticket out"
+                f"{where}: a ticket is searched or taken from elsewhere, not both",
+                hint="leave search or ticket out",
+                code="arms.two_tickets",
             )
         for key, needed in (("like", "search"), ("searched_on", "search"), ("draw", "search or ticket")):
             if getattr(table, key) is not None and not (table.searches or (table.ticket and key == "draw")):
-                raise TicketsError(f"{where}: {key} needs {needed} in the same arm", hint=_HOW)
+                raise TicketsError(f"{where}: {key} needs {needed} in the same arm", hint=_HOW, code="arms.needs")
         if table.ticket:
             origin = self._of(table.ticket, f"{where}.ticket", (*path, name))
         elif table.searches:
@@ -358,11 +370,15 @@ class Arms:
         if wanted in self.tables:
             origin = self._origin(wanted, path)
             if origin is None:
-                raise TicketsError(f"{where}: the arm {wanted!r} has no ticket", hint=_HOW)
+                raise TicketsError(f"{where}: the arm {wanted!r} has no ticket", hint=_HOW, code="arms.no_ticket")
             return origin
         if "/" in wanted or "\\" in wanted or Path(wanted).is_dir():
             return Origin(folder=wanted)
-        raise TicketsError(f"{where}: {wanted!r} is no arm and no folder", hint=did_you_mean(wanted, self.tables))
+        raise TicketsError(
+            f"{where}: {wanted!r} is no arm and no folder",
+            hint=did_you_mean(wanted, self.tables),
+            code="arms.unknown_ticket",
+        )
 
     def _search(self, table: _Table, where: str) -> Any:
         own: Any = table.search if table.search not in (None, True) else {}
@@ -370,7 +386,9 @@ class Arms:
             own = {"name": own}
         if not isinstance(own, Mapping):
             raise TicketsError(
-                f"{where}: expected true, false, a name or a table, got {own!r}", hint='search = "random", say'
+                f"{where}: expected true, false, a name or a table, got {own!r}",
+                hint='search = "random", say',
+                code="arms.search",
             )
         top = self.given.search
         if own.get("name", top.get("name")) == top.get("name"):

@@ -111,5 +111,8 @@ class Local:
                 code="job.no_answer",
             ) from None
         if "error" in found:
-            raise TicketsError(found["error"].pop("message"), **found["error"])
+            about = found["error"]
+            error = TicketsError(about["message"], hint=about["hint"], exit_code=about["exit_code"], code="job.failed")
+            error.code = about["code"]
+            raise error
         return str(found["stage"])

@@ -1,4 +1,4 @@
-"""Recipe: one TOML file that says the whole walk.
+"""Recipe: one TOML file that says a whole experiment.
 
 Top level: the model, the task and where it lies, the seed. ``[search]``, ``[train]`` and ``[attack]`` are the components with their
 hyper-parameters; ``[arms.NAME]`` are the models to compare (``experiment/arms.py``): each may switch the search on, bring another one or branch
@@ -60,7 +60,7 @@ CALL = tuple(f.name for f in fields(AttackPlan) if f.name != "attack")  # keys o
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """A whole walk, resolved: what is searched, trained and attacked, on what, from which seed."""
+    """A whole experiment, resolved: what is searched, trained and attacked, on what, from which seed."""
 
     name: str
     title: str = setting(counts=False)
@@ -105,27 +105,35 @@ def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = N
     top = build(_Top, tree, name)
     if not top.arms:
         raise TicketsError(
-            f"{name}: a recipe needs at least one [arms.NAME] table", hint="see `tickets ls recipes` for examples"
+            f"{name}: a recipe needs at least one [arms.NAME] table",
+            hint="see `tickets ls recipes` for examples",
+            code="recipe.no_arms",
         )
     wanted = list(top.arms) if chosen is None else list(dict.fromkeys(chosen))
     if not wanted:
-        raise TicketsError(f"{name}: no arm is chosen", hint=f"--set arms={','.join(top.arms)}, or some of them")
+        raise TicketsError(
+            f"{name}: no arm is chosen", hint=f"--set arms={','.join(top.arms)}, or some of them", code="recipe.no_arms"
+        )
     for arm in wanted:
         if arm not in top.arms:
-            raise TicketsError(f"{name}: no arm is called {arm!r}", hint=did_you_mean(arm, top.arms))
+            raise TicketsError(
+                f"{name}: no arm is called {arm!r}", hint=did_you_mean(arm, top.arms), code="recipe.unknown_arm"
+            )
     made = Arms(Given(recipe=name, task=top.task, seed=top.seed, search=top.search, train=top.train, arms=top.arms))
     arms = tuple(made.arm(arm) for arm in wanted)
     length, note = length_for(top.task, top.max_length)
     if top.baseline is not None and top.baseline not in top.arms:
         raise TicketsError(
-            f"{name}: the baseline {top.baseline!r} is no arm", hint=did_you_mean(top.baseline, top.arms)
+            f"{name}: the baseline {top.baseline!r} is no arm",
+            hint=did_you_mean(top.baseline, top.arms),
+            code="recipe.unknown_arm",
         )
     baseline = top.baseline if top.baseline in wanted else wanted[0]
     plans = top.attack if isinstance(top.attack, list | tuple) else [top.attack]
     attacks = tuple(attack_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none"))
     source = {key: getattr(top, key) for key in TaskSource.__dataclass_fields__}
     if not top.title:
-        raise TicketsError(f"{name}: a recipe needs a title", hint='title = "…" at the top')
+        raise TicketsError(f"{name}: a recipe needs a title", hint='title = "…" at the top', code="recipe.no_title")
     return Recipe(
         name=name, title=top.title, about=top.about, model=top.model, max_length=length, seed=top.seed,
         source=TaskSource(**source), arms=arms, attacks=attacks, baseline=baseline, notes=(*made.notes, *filter(None, [note])),
@@ -137,13 +145,21 @@ def attack_plan(recipe: str, table: Any, seed: int = 0) -> AttackPlan:
     if isinstance(table, str):
         table = {"name": table}
     if not isinstance(table, Mapping):
-        raise TicketsError(f"{recipe}.attack: expected a name or a table, got {table!r}", hint='attack = "pwws"')
+        raise TicketsError(
+            f"{recipe}.attack: expected a name or a table, got {table!r}",
+            hint='attack = "pwws"',
+            code="config.component",
+        )
     attack = {k: v for k, v in table.items() if k not in CALL}
     if attack.get("name") in ATTACKS.names():
         known = {"name", *CALL, *(f.name for f in fields(ATTACKS.get(attack["name"])) if f.init)}
         for key in attack:
             if key not in known:
-                raise TicketsError(f"{recipe}.attack: unknown key {key!r}", hint=did_you_mean(key, sorted(known)))
+                raise TicketsError(
+                    f"{recipe}.attack: unknown key {key!r}",
+                    hint=did_you_mean(key, sorted(known)),
+                    code="config.unknown_key",
+                )
     call = {k: v for k, v in table.items() if k in CALL}
     return build(AttackPlan, {"seed": seed, **call, "attack": attack}, f"{recipe}.attack")
 
@@ -154,5 +170,7 @@ def _read(name: str) -> dict[str, Any]:
     if name.endswith(".toml"):
         return read_toml(Path(name))
     raise TicketsError(
-        f"no recipe is called {name!r}", hint=f"{did_you_mean(name, recipes())} Or give the path of a .toml file"
+        f"no recipe is called {name!r}",
+        hint=f"{did_you_mean(name, recipes())} Or give the path of a .toml file",
+        code="recipe.unknown",
     )

@@ -1,4 +1,4 @@
-"""The whole walk of a recipe: data, search, ticket, compact, train, attack, report.
+"""The whole experiment of a recipe: data, search, ticket, compact, train, attack, report.
 
 Running the same command again resumes or finds everything done. Two arms that share a stage (the same key) do its work once.
 """
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
     from robust_tickets.ticket.ticket import Ticket
 
 
-def ticket_of(walk: Walk, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
+def ticket_of(experiment: Experiment, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
     """The ticket, the stage that searched it (none: it came from a folder), and the stage where the ticket itself lies."""
     from robust_tickets.ticket.ticket import Ticket
 
-    searched, ticket = walk.ticket_jobs(origin)
-    lies = walk.finished(ticket)
-    return Ticket.load(lies.folder), walk.finished(searched) if searched else None, lies
+    searched, ticket = experiment.ticket_jobs(origin)
+    lies = experiment.finished(ticket)
+    return Ticket.load(lies.folder), experiment.finished(searched) if searched else None, lies
 
 
 SCHEMA = 1
@@ -57,7 +57,7 @@ class Made:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Walk:
+class Experiment:
     """One recipe on its way: the task and theta_0 loaded, the run folder known."""
 
     recipe: Recipe
@@ -75,11 +75,11 @@ class Walk:
         return {"schema": SCHEMA, "recipe": to_plain(self.recipe), **self.inputs}
 
     def done(self) -> bool:
-        """Whether the run folder holds this walk, finished; with other settings there, it does not."""
+        """Whether the run folder holds this experiment, finished; with other settings there, it does not."""
         return self.run.done() and read_json(self.run.folder / "config.json") == self.config
 
     def go(self) -> Path:
-        """Walk to the end and return the run folder."""
+        """Experiment to the end and return the run folder."""
         from robust_tickets.report.html import write_report
 
         folder = self.run.folder
@@ -182,7 +182,7 @@ class Walk:
         }
 
 
-def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", processes: int | None = None) -> Walk:
+def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", processes: int | None = None) -> Experiment:
     """Load what the recipe names and decide its run folder; trains nothing. ``processes`` as :class:`RunFolder` has it."""
     for note in recipe.notes:
         say(note)
@@ -212,7 +212,7 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
     parts = [counted(recipe), given["task"], given["model"], given["version"], *others]
     run = RunFolder(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes)
     goes_on = f"{command} --out {shlex.quote(str(out))}" if command and out else command
-    return Walk(
+    return Experiment(
         recipe=recipe,
         task=task,
         start=start,
@@ -225,10 +225,10 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
     )
 
 
-def plan_of(walk: Walk) -> list[str]:
+def plan_of(experiment: Experiment) -> list[str]:
     """What will be done, a line an arm and a line an attack."""
     lines = []
-    for arm in walk.recipe.arms:
+    for arm in experiment.recipe.arms:
         searches = arm.search is not None and arm.branch_of is None
         passes = f" ({_passes(arm.search):g} passes a step)" if searches and _passes(arm.search) > 1 else ""
         first = f"{arm.story()}{passes}, " if arm.origin is not None else ""
@@ -237,9 +237,9 @@ def plan_of(walk: Walk) -> list[str]:
         lines.append(
             f"  {arm.title}: {first}{epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}"
         )
-    for plan in walk.recipe.attacks:
+    for plan in experiment.recipe.attacks:
         lines.append(
-            f"  attack {type(plan.attack).__name__} on {chosen(plan, execute.attacked(plan, walk.task), walk.task.labels)}"
+            f"  attack {type(plan.attack).__name__} on {chosen(plan, execute.attacked(plan, experiment.task), experiment.task.labels)}"
         )
     return lines
 
@@ -270,7 +270,7 @@ def _look_for_resources(recipe: Recipe, origins: Iterable[Origin]) -> None:
 
 
 def look_for_attacks(recipe: Recipe) -> None:
-    """The same for what the attacks need. It is not asked of a walk that makes do with some of its attacks."""
+    """The same for what the attacks need. It is not asked of a experiment that makes do with some of its attacks."""
     for plan in recipe.attacks:
         with inside("attack") if len(recipe.attacks) == 1 else in_table(f"[[attack]] of {name_of(plan.attack)}"):
             plan.attack.resources()

@@ -28,7 +28,7 @@ from robust_tickets.reproduce.protocol import GROUPS
 
 if TYPE_CHECKING:
     from robust_tickets.experiment.recipe import AttackPlan, Recipe
-    from robust_tickets.experiment.runner import Made, Walk
+    from robust_tickets.experiment.runner import Experiment, Made
     from robust_tickets.reproduce.protocol import NamedAttack
     from robust_tickets.ticket.ticket import Ticket
 
@@ -158,7 +158,7 @@ def _make(
 class _Kept:
     """Writes the outcome of one unit, step by step."""
 
-    def __init__(self, unit: Unit, walk: Walk, paths: Paths, results: Path, notes: Sequence[str]) -> None:
+    def __init__(self, unit: Unit, walk: Experiment, paths: Paths, results: Path, notes: Sequence[str]) -> None:
         self.unit, self.walk, self.results, self.notes = unit, walk, results, notes
         self.paths = {name: path for name, path in vars(paths).items() if isinstance(path, Path)}
         self.ids: dict[str, Sequence[str]] = {}
