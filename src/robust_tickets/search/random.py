@@ -157,7 +157,7 @@ class RandomTicket(Search, Settings):
 
 def _groups(names: Mapping[str, Any], layout: Layout, match: str) -> list[list[str]]:
     """Matrices whose counts are matched together: each by itself, or those of one layer (the pooler is a layer of its own)."""
-    groups: dict[Any, list[str]] = {}
+    groups: dict[str | int, list[str]] = {}
     for name in names:
         place = layout.place_of(name)
         groups.setdefault(name if match == "matrix" or place is None else place[0], []).append(name)

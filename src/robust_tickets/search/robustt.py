@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
     from robust_tickets.prune.hardconcrete import HardConcrete
-    from robust_tickets.train.update import Step
+    from robust_tickets.train.update import Backward, Step, Update
 
 SILENT, RISING = 0.1, 0.3  # shares of training: without the penalty, and while it grows
 MISCOUNT = 3  # what the released code adds to its count of steps in each of them
@@ -316,8 +316,8 @@ class GateTrace:
         self.stale = dict(model.named_parameters())
         everything = [*self.gates.parameters(), *self.stale.values()]
 
-        def run(batch: Any, backward: Any, update: Any) -> Tensor:
-            model.train()  # not a part of the loop, which would train it
+        def run(batch: Mapping[str, Tensor], backward: Backward, update: Update | None) -> Tensor:
+            model.train()  # no part of the run, which would put it in training mode
             loss = step.run(batch, backward, update)
             torch.nn.utils.clip_grad_norm_(everything, clip)
             return loss
