@@ -128,7 +128,7 @@ def goals() -> dict[str, Any]:
     """By goal: whether it is reached, and the numbers that say so, in their order."""
     from robust_tickets.reproduce.claims import goals as of
 
-    return {one.name: [one.reached, one.few, *NUMBER.findall(one.told)] for one in of(outcomes(), RESULTS)}
+    return {one.name: [one.reached, one.few, *NUMBER.findall(one.words)] for one in of(outcomes(), RESULTS)}
 
 
 def printed() -> dict[str, Any]:

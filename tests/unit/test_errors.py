@@ -22,6 +22,7 @@ CODED = (
     "deploy",
     "experiment",
     "prune",
+    "report",
     "resources",
     "stats",
     "ticket",

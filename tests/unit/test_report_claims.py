@@ -258,8 +258,8 @@ def test_arms_whose_search_did_not_settle_share_one_sentence(tmp_path):
     first = next(arm for arm in run.arms if arm.distances is not None)
     both = replace(run, arms=(first, replace(first, title="By layer")))
     for given, words in (
-        (replace(run, arms=(first,)), f"for {first.title} did not settle; its ticket was"),
-        (both, f"for {first.title} and By layer did not settle; their tickets were"),
+        (replace(run, arms=(first,)), f"for {first.title} did not converge; its ticket was"),
+        (both, f"for {first.title} and By layer did not converge; their tickets were"),
     ):
-        (said,) = (line for line in warnings(given) if "did not settle" in line)
+        (said,) = (line for line in warnings(given) if "did not converge" in line)
         assert words in said

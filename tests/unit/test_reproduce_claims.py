@@ -248,8 +248,8 @@ def test_goals_that_are_reached() -> None:
     assert {name: goal.reached for name, goal in found.items()} == dict.fromkeys(
         ("gain", "unseen", "clean", "cost", "size"), True
     )
-    assert "+15.0 points" in found["gain"].told
-    assert found["cost"].told.startswith("1.50 times: 150.0 s against 100.0 s")
+    assert "+15.0 points" in found["gain"].words
+    assert found["cost"].words.startswith("1.50 times: 150.0 s against 100.0 s")
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_a_goal_that_few_runs_measured_says_so() -> None:
     ]
     cost = by_name([*shared, *timed])["cost"]
     assert (cost.reached, cost.few) == (True, True)
-    assert cost.told == "1.50 times: 150.0 s against 100.0 s, means of 1 and 1 runs, each alone on the device"
+    assert cost.words == "1.50 times: 150.0 s against 100.0 s, means of 1 and 1 runs, each alone on the device"
 
 
 @settings(max_examples=25)

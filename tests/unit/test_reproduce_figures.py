@@ -312,7 +312,7 @@ def test_a_search_that_goes_on_shows_where_its_rule_would_stop() -> None:
         for seed, moves in enumerate((early, [0.2, *early[:-1]]))
     ]
     traces = [trace for one in found if (trace := distances(one)) is not None]
-    assert [trace.settled_at for trace in traces] == [9, 10]
+    assert [trace.rule_at for trace in traces] == [9, 10]
     assert (len(traces[0].points), traces[0].drawn_at) == (20, 19)
     drawn = draw("ER-F2", [row("EarlyRobust", "earlyrobust_whole")], found)
     assert "The search went on to epoch 1.00; its rule would have stopped it at epoch 0.50." in drawn.caption
@@ -355,7 +355,7 @@ def test_the_rule_that_is_marked_is_the_search_s_own() -> None:
     assert whole is not None
     assert stopped.converged
     assert len(stopped.points) < len(whole.points) == 20
-    assert whole.points[whole.settled_at or 0] == stopped.points[stopped.stopped_at or 0]
+    assert whole.points[whole.rule_at or 0] == stopped.points[stopped.stopped_at or 0]
     both = len(stopped.points)
     assert all(
         tuple(line[:both] for line in whole.groups[part][:both]) == stopped.groups[part]

@@ -290,7 +290,7 @@ def _map(found: Distances, name: str, alt: str) -> Markup:
         i, j = shown[a], shown[b]
         return f"epochs {found.points[i]:.2f} and {found.points[j]:.2f}: {100 * rows[i][j]:.1f} % differ"
 
-    at, word = (found.drawn_at, "drawn here") if found.settled_at is None else (found.settled_at, "rule stops")
+    at, word = (found.drawn_at, "drawn here") if found.rule_at is None else (found.rule_at, "rule stops")
     of = charts.Heat(
         values=[[rows[i][j] for j in shown] for i in shown],
         names=[f"{found.points[i]:.2f}" for i in shown],
@@ -308,10 +308,10 @@ def stopped(found: Distances) -> str:
         return ""
     rule = f" by the rule “{found.rule}”" if found.rule else ""
     end, drawn = found.points[found.stopped_at], found.points[found.drawn_at]
-    if found.settled_at is not None:
-        return f" The search went on to epoch {end:.2f}; its rule would have stopped it at epoch {found.points[found.settled_at]:.2f}."
+    if found.rule_at is not None:
+        return f" The search went on to epoch {end:.2f}; its rule would have stopped it at epoch {found.points[found.rule_at]:.2f}."
     if not found.converged:
-        return f" The masks did not settle{rule}: the ticket was drawn at the last point, epoch {drawn:.2f}."
+        return f" The masks did not converge{rule}: the ticket was drawn at the last point, epoch {drawn:.2f}."
     if end == drawn:
         return f" The search stopped at epoch {end:.2f}{rule}; the ticket was drawn there."
     return f" The search stopped at epoch {end:.2f}{rule}; the ticket was drawn at epoch {drawn:.2f}."
@@ -323,4 +323,4 @@ def _thin(found: Distances) -> list[int]:
     if points <= POINTS:
         return list(range(points))
     kept = {round(k * (points - 1) / (POINTS - 1)) for k in range(POINTS)}
-    return sorted(kept | {one for one in (found.drawn_at, found.settled_at) if one is not None})
+    return sorted(kept | {one for one in (found.drawn_at, found.rule_at) if one is not None})

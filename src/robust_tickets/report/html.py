@@ -62,7 +62,11 @@ def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> P
     """
     folders = [runs] if isinstance(runs, str | Path) else list(runs)
     if not folders:
-        raise TicketsError("a report needs at least one run or attack folder", hint="tickets report FOLDER [FOLDER …]")
+        raise TicketsError(
+            "a report needs at least one run or attack folder",
+            hint="tickets report FOLDER [FOLDER …]",
+            code="report.folders",
+        )
     found = read_folders(_once(folders))
     for run in found:
         for note in run.notes:

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,10 +26,8 @@ from robust_tickets.stages import RUN_FILES, STAGE_FILES, command_of, listing
 from robust_tickets.stats.classification import FAILED, STATUSES, SUCCESS, UNKNOWN
 from robust_tickets.stats.intervals import wilson
 
-if TYPE_CHECKING:
-    from robust_tickets.ticket.ticket import Ticket
-
 Interval = tuple[float, float]
+Counts = Mapping[str, tuple[int, int]]  # by part: weights kept, and weights in all
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +92,7 @@ class Shape:
     provenance: Mapping[str, Any]
     heads: tuple[tuple[bool, ...], ...] = ()
     neurons: tuple[tuple[int, int], ...] = ()
-    weights: tuple[Mapping[str, tuple[int, int]], ...] = ()  # per layer: "attention", "feedforward" -> (kept, all)
+    weights: tuple[Counts, ...] = ()  # per layer: "attention", "feedforward" -> (kept, all)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +105,7 @@ class Distances:
     drawn_at: int | None  # likewise; a rule may look back
     converged: bool
     rule: str
-    settled_at: int | None = None  # likewise, of a search that went on: where the rule would have stopped it
+    rule_at: int | None = None  # likewise, of a search that its rule did not stop: where it would have
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -214,6 +212,7 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
         raise TicketsError(
             f"{folder / 'arms.json'} has schema {about.get('schema')!r}, this version reads 1",
             hint="update the package",
+            code="run.schema",
         )
     config, env = (optional(folder / name, notes) for name in ("config.json", "env.json"))
     task = mapping(about.get("task"))
@@ -312,7 +311,9 @@ def _shape(folder: Path, notes: list[str]) -> Shape | None:
 
     try:
         ticket = Ticket.load(folder)
-        weights = weights_by_layer(ticket) if ticket.kind == "unstructured" else ()
+        matrices = ticket.masks["weights"] if ticket.kind == "unstructured" else ()
+        counts = [(name, int(np.count_nonzero(m)), m.size) for name, m in zip(ticket.names, matrices, strict=False)]
+        weights = by_layer(ticket.family, counts)
     except TicketsError as problem:  # damaged, or of a backbone that is not known here
         notes.append(problem.message)
         return None
@@ -329,22 +330,21 @@ def _shape(folder: Path, notes: list[str]) -> Shape | None:
 def _distances(folder: Path, notes: list[str]) -> Distances | None:
     if not (folder / "distances.json").is_file():
         return None
-    found = optional(folder / "distances.json", notes)
     try:
-        points = tuple(
-            float(p.get("epoch", i)) if isinstance(p, Mapping) else float(p) for i, p in enumerate(found["points"])
-        )
-        groups = {}
-        for group in ("heads", "neurons"):
-            rows = tuple(tuple(float(d) for d in row) for row in found[group])
-            if len(rows) != len(points) or any(len(row) != len(points) for row in rows):
-                raise ValueError(f"{group} is not {len(points)} × {len(points)}")
-            groups[group] = rows
+        return distances_of(optional(folder / "distances.json", notes))
     except (KeyError, TypeError, ValueError) as problem:
         notes.append(f"{folder.name}/distances.json could not be read ({problem})")
         return None
-    stopped = _where(found.get("stopped_at"), points)
-    drawn = _where(found.get("drawn_at"), points)
+
+
+def distances_of(found: Mapping[str, Any]) -> Distances:
+    """What a search wrote of its masks; another error than ours where it is no such thing."""
+    points = tuple(finite(p.get("epoch", i) if isinstance(p, Mapping) else p) for i, p in enumerate(found["points"]))
+    names = [name for name in ("heads", "neurons") if name in found]
+    groups = {name: tuple(tuple(map(finite, row)) for row in found[name]) for name in names}
+    if any({len(rows), *map(len, rows)} != {len(points)} for rows in groups.values()):
+        raise ValueError(f"they are not {len(points)} × {len(points)}")
+    stopped, drawn = (_where(found.get(key), points) for key in ("stopped_at", "drawn_at"))
     return Distances(
         points=points,
         groups=groups,
@@ -353,6 +353,12 @@ def _distances(folder: Path, notes: list[str]) -> Distances | None:
         converged=found.get("converged") is not False,
         rule=str(found.get("rule", "")),
     )
+
+
+def finite(value: Any) -> float:
+    if not math.isfinite(value):
+        raise ValueError(f"{value} is no finite number")
+    return float(value)
 
 
 def _where(value: Any, points: tuple[float, ...]) -> int | None:
@@ -419,10 +425,11 @@ def _read_lone(folder: Path, notes: list[str]) -> Attack:
         raise TicketsError(
             f"{folder / 'result.json'} has schema {schema!r}, this version reads {' and '.join(map(str, SCHEMAS))}",
             hint="update the package, or run the attack again",
+            code="attack.schema",
         )
     attack = read_attack(folder, notes)
     if attack is None:
-        raise TicketsError(f"{folder / 'result.json'} is empty", hint="run the attack again")
+        raise TicketsError(f"{folder / 'result.json'} is empty", hint="run the attack again", code="attack.empty")
     return replace(attack, plan=_plan(attack))
 
 
@@ -615,21 +622,15 @@ def _flag(flag: Any) -> str:
 
 def tables_of(search: Path | None, train: Path | None, notes: list[str]) -> tuple[WordTable, ...]:
     """What the files of an arm's stages say; nothing where no adversary used a table."""
-    found: list[WordTable] = []
+    found: list[tuple[str, Mapping[str, Any], Any, Mapping[str, Any]]] = []
     if search is not None:
         key = mapping(optional(search / "stage.json", []).get("key"))
         adversary, read = (mapping(mapping(key.get(part)).get("adversary")) for part in ("method", "resources"))
-        found += _word_tables("searched", adversary, read, {})
+        found.append(("searched", adversary, read, {}))
     if train is not None and (train / "adversary.json").is_file():
         about = optional(train / "adversary.json", notes)
-        found += _word_tables("trained", about, mapping(about.get("resources")), mapping(about.get("coverage")))
-    return tuple(found)
-
-
-def _word_tables(
-    what: str, adversary: Mapping[str, Any], resources: Mapping[str, Any], coverage: Mapping[str, Any]
-) -> list[WordTable]:
-    return [
+        found.append(("trained", about, about.get("resources"), mapping(about.get("coverage"))))
+    return tuple(
         WordTable(
             what=what,
             adversary=str(adversary.get("name", "an adversary")),
@@ -637,41 +638,46 @@ def _word_tables(
             digest=str(resource.get("digest", "")),
             swappable=number(coverage.get("swappable")),
         )
-        for resource in map(mapping, resources.values())
+        for what, adversary, resources, coverage in found
+        for resource in map(mapping, mapping(resources).values())
         if resource
-    ]
+    )
 
 
-def weights_by_layer(ticket: Ticket) -> tuple[Mapping[str, tuple[int, int]], ...]:
-    """Weights kept and weights in all, per layer and part; the pooler is no layer."""
-    layout = layout_of(SimpleNamespace(model_type=ticket.family))
-    found: dict[int, dict[str, tuple[int, int]]] = {}
-    for name, mask in zip(ticket.names, ticket.masks["weights"], strict=True):
-        place = layout.place_of(name)
-        if place is not None:
-            kept, of = found.setdefault(place[0], {}).get(place[1], (0, 0))
-            found[place[0]][place[1]] = (kept + int(np.count_nonzero(mask)), of + mask.size)
+def by_layer(family: str, weights: Iterable[tuple[str, int, int]]) -> tuple[Counts, ...]:
+    """Matrices by name, with what is kept of how many, added up by layer and part; the pooler is no layer."""
+    layout, found = layout_of(SimpleNamespace(model_type=family)), dict[int, dict[str, tuple[int, int]]]()
+    for name, kept, of in weights:
+        if (place := layout.place_of(name)) is not None:
+            layer = found.setdefault(place[0], {})
+            before = layer.get(place[1], (0, 0))
+            layer[place[1]] = (before[0] + kept, before[1] + of)
     return tuple(found[layer] for layer in sorted(found))
 
 
 def no_result(folder: Path) -> TicketsError:
-    """Why there is nothing to tell of ``folder``, which has no arms.json and no result.json."""
+    """Why there is nothing to report of ``folder``, which has no arms.json and no result.json."""
     if (folder / PART).is_file():
         with open(folder / PART, "rb") as lines:
             done = sum(line.endswith(b"\n") for line in lines)
         return TicketsError(
             f"the attack in {folder} is not finished: {max(0, done - 1)} examples are done so far",  # the first line says which attack
-            hint=f"run the `tickets attack … --out {folder}` that began it: it goes on from there",
+            hint=f"run the `tickets attack … --out {folder}` that began it: it resumes there",
+            code="attack.unfinished",
         )
     command = command_of(folder)
     if command or _of_a_run(folder / "config.json"):
-        hint = f"go on: {command}" if command else "the command that began it goes on"
-        return TicketsError(f"the run in {folder} is not finished: arms.json is missing", hint=hint)
+        hint = f"resume it: {command}" if command else "the command that began it resumes it"
+        message = f"the run in {folder} is not finished: arms.json is missing"
+        return TicketsError(message, hint=hint, code="run.unfinished")
     if not folder.exists():
-        return TicketsError(f"no such folder: {folder}", hint="`tickets ls runs` lists the runs here")
+        return TicketsError(
+            f"no such folder: {folder}", hint="`tickets ls runs` lists the runs here", code="run.folder"
+        )
     return TicketsError(
         f"{folder} is neither a finished run nor a finished attack: arms.json is missing, and so is {RESULT}",
         hint="give a folder that `tickets run` or `tickets attack` wrote",
+        code="run.folder",
     )
 
 
@@ -700,15 +706,15 @@ def inside(folder: Path, path: Any, notes: list[str]) -> Path | None:
 def optional(path: Path, notes: list[str]) -> Mapping[str, Any]:
     """The object in a file that may be missing or damaged; a note says so."""
     try:
-        told = read_json(path)
+        found = read_json(path)
     except TicketsError as problem:
         notes.append(f"{path.parent.name}/{path.name}: {'missing' if not path.exists() else problem.message}")
         return {}
-    if not isinstance(told, Mapping) or not told:
+    if not isinstance(found, Mapping) or not found:
         notes.append(
-            f"{path.parent.name}/{path.name}: expected a JSON object, got {type(told).__name__ if told else 'an empty one'}"
+            f"{path.parent.name}/{path.name}: expected a JSON object, got {type(found).__name__ if found else 'an empty one'}"
         )
-    return mapping(told)
+    return mapping(found)
 
 
 def number(value: Any) -> float | None:

@@ -325,7 +325,7 @@ def warnings(run: Run) -> list[str]:
     unsettled = [arm.title for arm in run.arms if arm.distances is not None and not arm.distances.converged]
     if unsettled:  # arms that share a search share its fault: one sentence
         whose = "its ticket was" if len(unsettled) == 1 else "their tickets were"
-        said.append(f"The search for {numbers.listed(unsettled)} did not settle; {whose} drawn at the last point.")
+        said.append(f"The search for {numbers.listed(unsettled)} did not converge; {whose} drawn at the last point.")
     near = [arm.title for arm in run.arms if arm.near_random]
     if near:
         what = "ticket is" if len(near) == 1 else "tickets are"

@@ -280,12 +280,12 @@ def answered(made: Sequence[Judged]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """``reached`` is None where the runs cannot tell; ``told`` has the number and its interval, or why there is none."""
+    """``reached`` is None where the runs cannot tell; ``words`` have the number and its interval, or why there is none."""
 
     name: str
     asked: str
     reached: bool | None
-    told: str
+    words: str
     few: bool = False  # judged by fewer runs than a claim would need, being a measurement of the machine
 
     @property
@@ -301,13 +301,13 @@ def goals(
     under = {one.claim.attack: one for one in (judge(given["family"], outcomes, folder) if judged is None else judged)}
     seen = under[given["seen"]].comparison
     large = seen.different and seen.difference >= given["gain"] if seen and seen.enough else None
-    found = [("gain", large, _told(under[given["seen"]]))]
+    found = [("gain", large, _words(under[given["seen"]]))]
     unseen = [under[name] for name in given["unseen"]]
     better = [c.different and c.difference > 0 if (c := one.comparison) and c.enough else None for one in unseen]
     every = False if False in better else None if None in better else True
-    found.append(("unseen", every, "; ".join(f"{attack_title(one.claim.attack)}: {_told(one)}" for one in unseen)))
+    found.append(("unseen", every, "; ".join(f"{attack_title(one.claim.attack)}: {_words(one)}" for one in unseen)))
     asked = given["asked"]
-    judged_goals = [Goal(name=name, asked=asked[name], reached=reached, told=words) for name, reached, words in found]
+    judged_goals = [Goal(name=name, asked=asked[name], reached=reached, words=words) for name, reached, words in found]
     return (*judged_goals, *(_measured(given, name, outcomes) for name in ("clean", "cost", "size")))
 
 
@@ -319,7 +319,7 @@ def reached_of(found: Sequence[Goal]) -> str:
     return said + (f", {few} of them measured in fewer than {FEWEST_RUNS} runs" if few else "")
 
 
-def _told(one: Judged) -> str:
+def _words(one: Judged) -> str:
     found = one.comparison
     return one.why if found is None else _difference(found.difference, found.shown, found.n) + here(found)
 
@@ -335,21 +335,21 @@ def _measured(given: Mapping[str, Any], name: str, outcomes: Sequence[Outcome]) 
     first, second = (read_runs(replace(wanted, arm=one), after_choice(one, outcomes), None) for one in sides)
     missing = [f"{arm_title(one.runs.name)}: {one.why}" for one in (first, second) if not one.runs.units]
     if missing:
-        return Goal(name=name, asked=asked, reached=None, told="; ".join(missing))
+        return Goal(name=name, asked=asked, reached=None, words="; ".join(missing))
     a, b = first.runs.mean, second.runs.mean
     n = (len(first.runs.values), len(second.runs.values))
     if name == "clean":
         found = compare_runs(first.runs, second.runs, margin=limit, resamples=0)
         reached = a - b >= -limit if min(n) >= FEWEST_RUNS else None
-        return Goal(name=name, asked=asked, reached=reached, told=_difference(a - b, found.shown, n))
+        return Goal(name=name, asked=asked, reached=reached, words=_difference(a - b, found.shown, n))
     unit = " s" if name == "cost" else " M"
     words = f"{a / b:.2f} times: {a:.1f}{unit} against {b:.1f}{unit}, means of {n[0]} and {n[1]} runs"
     if name == "size":
-        return Goal(name=name, asked=asked, reached=a / b < limit, told=words)
+        return Goal(name=name, asked=asked, reached=a / b < limit, words=words)
     timed = {*first.units, *second.units}
     codes = {one.inputs.get("code") for one in outcomes if one.unit.id in timed}
     words += ", each alone on the device" + (f", by {len(codes)} versions of the code" if len(codes) > 1 else "")
-    return Goal(name=name, asked=asked, reached=a / b <= limit, told=words, few=min(n) < FEWEST_RUNS)
+    return Goal(name=name, asked=asked, reached=a / b <= limit, words=words, few=min(n) < FEWEST_RUNS)
 
 
 def _difference(value: float, interval: Interval | None, n: tuple[int, int]) -> str:

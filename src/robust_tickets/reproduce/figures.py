@@ -605,7 +605,7 @@ def where_stopped(outcomes: Sequence[Outcome]) -> str:
         on = any(trace.rule == "fixed" for trace in found)  # searches that their rule does not stop
         ends = sorted(trace.points[point] for trace in found if (point := _marked(trace)) is not None)
         if found:
-            never = " The paper's rule would not have stopped it by then." if on and found[0].settled_at is None else ""
+            never = " The paper's rule would not have stopped it by then." if on and found[0].rule_at is None else ""
             said.append(f"{task_title(task)}:{stopped(found[0])}{never}")
         if len(ends) > 1:
             same = f"at epoch {ends[0]:.2f} each time"
@@ -630,13 +630,13 @@ def _afterwards(found: Sequence[tuple[Outcome, Distances]]) -> list[str]:
 
 def _to_the_end(trace: Distances) -> int | None:
     """The point where the rule would have stopped a search that went on; none at its last point: there is no afterwards."""
-    settled = trace.settled_at
+    settled = trace.rule_at
     return settled if settled is not None and settled < len(trace.points) - 1 else None
 
 
 def _marked(trace: Distances) -> int | None:
     """The point that the rule names: where it drew the ticket, or would have stopped a search that went on."""
-    return trace.settled_at if trace.rule == "fixed" else trace.drawn_at
+    return trace.rule_at if trace.rule == "fixed" else trace.drawn_at
 
 
 def _neighbours(title: str, found: Sequence[tuple[Outcome, Distances]], group: str) -> Table:

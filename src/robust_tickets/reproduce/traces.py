@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from robust_tickets.backbone.layout import layout_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.figures import PARTS
-from robust_tickets.report.run_data import Distances
+from robust_tickets.report.run_data import Distances, by_layer, distances_of, finite
 from robust_tickets.reproduce.aggregate import HINT
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.search.stopping import paper
@@ -58,50 +55,22 @@ def distances(outcome: Outcome) -> Distances | None:
     if not given:
         return None
     with _from(outcome, "mask distances"):
-        points = tuple(map(_finite, given["points"]))
-        groups = {
-            name: tuple(tuple(map(_finite, row)) for row in given[name])
-            for name in ("heads", "neurons")
-            if name in given
-        }
-        if any({len(rows), *map(len, rows)} != {len(points)} for rows in groups.values()):
-            raise ValueError(f"they are not {len(points)} by {len(points)}")
-        return Distances(
-            points=points,
-            groups=groups,
-            stopped_at=_nearest(given.get("stopped_at"), points),
-            drawn_at=_nearest(given.get("drawn_at"), points),
-            converged=given.get("converged") is not False,
-            rule=str(given.get("rule", "")),
-            settled_at=_settled(given, groups) if given.get("rule") == "fixed" and groups else None,
-        )
+        found = distances_of(given)
+        return replace(found, rule_at=_stop(given, found)) if found.rule == "fixed" and found.groups else found
 
 
-def _settled(given: Mapping[str, Any], groups: Mapping[str, Sequence[Sequence[float]]]) -> int | None:
+def _stop(given: Mapping[str, Any], found: Distances) -> int | None:
     """Where the paper's rule would have stopped a search that it did not stop: asked again at every point, as in a search."""
-    far = np.maximum.reduce([np.array(rows) for rows in groups.values()])
-    gamma, window = _finite(given["gamma"]), int(given["window"])
+    far = np.maximum.reduce([np.array(rows) for rows in found.groups.values()])
+    gamma, window = float(given["gamma"]), int(given["window"])
     return next((i for i in range(len(far)) if paper(far[: i + 1, : i + 1], gamma, window) is not None), None)
-
-
-def _finite(value: Any) -> float:
-    if not math.isfinite(value):
-        raise ValueError(f"{value} is no finite number")
-    return float(value)
-
-
-def _nearest(epoch: Any, points: Sequence[float]) -> int | None:
-    """The point of an epoch; a whole number is a point's own."""
-    if isinstance(epoch, int) and 0 <= epoch < len(points):
-        return epoch
-    return None if epoch is None else min(range(len(points)), key=lambda i: abs(points[i] - float(epoch)))
 
 
 def along(outcome: Outcome, trace: str, key: str) -> tuple[tuple[float, float], ...]:
     """Epoch and value of each line of a trace that has the value."""
     with _from(outcome, trace):
         lines = outcome.traces.get(trace) or ()
-        return tuple((_finite(line["epoch"]), _finite(line[key])) for line in lines if line.get(key) is not None)
+        return tuple((finite(line["epoch"]), finite(line[key])) for line in lines if line.get(key) is not None)
 
 
 def by_head(outcomes: Sequence[Outcome]) -> bool:
@@ -130,15 +99,6 @@ def _share(count: Sequence[int]) -> float:
 
 
 def _weights(counts: Mapping[str, Sequence[int]], backbone: str) -> dict[str, tuple[float, ...]]:
-    """Matrices added up by layer and part; the pooler is no layer."""
-    layout = layout_of(SimpleNamespace(model_type=backbone.partition("-")[0]))
-    found: dict[str, dict[int, tuple[int, int]]] = {said: {} for said in PARTS.values()}
-    for name, (kept, of) in counts.items():
-        place = layout.place_of(name)
-        if place is not None:
-            layer, part = place
-            before = found[PARTS[part]].get(layer, (0, 0))
-            found[PARTS[part]][layer] = (before[0] + kept, before[1] + of)
-    return {
-        said: tuple(kept / max(1, of) for _, (kept, of) in sorted(layers.items())) for said, layers in found.items()
-    }
+    """Matrices added up by layer and part."""
+    layers = by_layer(backbone.partition("-")[0], [(name, kept, of) for name, (kept, of) in counts.items()])
+    return {title: tuple(_share(layer[part]) for layer in layers) for part, title in PARTS.items()}
