@@ -12,9 +12,17 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from adversaries import generator, gradients, objective_on, recording
+from refusing import refused
+from robust_tickets.adversary.ascc import ASCC
 from robust_tickets.adversary.freeat import FreeAT
 from robust_tickets.adversary.freelb import FreeLB
+from robust_tickets.adversary.infobert import InfoBERT
 from robust_tickets.adversary.objective import Adversary, Kind, Objective, defined
+from robust_tickets.adversary.pgd import PGD
+from robust_tickets.adversary.smart import SMART
+from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
+from robust_tickets.adversary.synonymswap import SynonymSwap
+from robust_tickets.adversary.tavat import TAVAT
 from robust_tickets.config import build_component, describe
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ADVERSARIES
@@ -114,25 +122,13 @@ def test_token_types_reach_every_pass(name: str) -> None:
 def test_masked_language_models_too_or_the_reason_why_not(name: str) -> None:
     adversary = make(name)
     if "mlm" not in adversary.defined_for:
-        with pytest.raises(TicketsError, match=type(adversary).__name__):
+        with refused("adversary.undefined"):
             defined(adversary, "mlm")
         return
     defined(adversary, "mlm")
     got, loss = gradients(objective_on(mlm=True, adversary=adversary), adversary)
     assert loss > 0
     assert all(torch.isfinite(gradient).all() for gradient in got.values())
-
-
-def test_one_for_masked_words_alone_trains_no_classifier() -> None:
-    class Elsewhere(Adversary):
-        defined_for: ClassVar[tuple[Kind, ...]] = ("mlm",)
-
-    with pytest.raises(TicketsError, match="Elsewhere is not defined for the training of a classifier"):
-        FineTune(adversary=Elsewhere())
-    with pytest.raises(TicketsError, match="Elsewhere is not defined for the training of a classifier"):
-        RobustT(adversary=Elsewhere())
-    with pytest.raises(TicketsError, match="Elsewhere is not defined for the training of a classifier"):
-        EarlyRobust(adversary=Elsewhere())(tiny_classifier(), toy_task())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -211,30 +207,79 @@ def test_draws_from_its_own_generator_alone(name: str) -> None:
     assert all(torch.equal(one[key], other[key]) for key in one)
 
 
-@pytest.mark.parametrize("method", [FineTune, EarlyRobust, EarlyBERT, ORTicket, RobustT, IMP])
-def test_what_cannot_train_is_refused_when_the_method_is_made(method: Any) -> None:
-    needs = {"corpus": "task"} if method is ORTicket else {}
-    for wrong, words in (("freelb", "got 'freelb'"), (FreeLB, "got the class FreeLB")):
-        with pytest.raises(TicketsError, match=words):
+@pytest.mark.parametrize("name", NAMES)
+def test_the_penalty_enters_once_and_undivided(name: str) -> None:
+    """Through the objective's own backward pass, which scales it; FreeAT adds it to each of its updates."""
+    adversary = make(name)
+    found, calls = [], list[int]()
+    for strength in (0.0, 0.7):
+        objective = objective_on(adversary=adversary, backward=lambda loss: (0.5 * loss).backward())
+        bias = objective.model.classifier.bias
+        objective.regulariser = lambda bias=bias, strength=strength: (calls.append(1), strength * bias.sum())[1]
+        found.append(gradients(objective, adversary))
+    (without, loss), (penalised, other) = found
+    if adversary.updates == 1:
+        assert len(calls) == 2
+        assert torch.equal(loss, other)  # the reported loss is the data's, and no ascent was moved by the penalty
+        for key, gradient in penalised.items():
+            extra = 0.35 if key == "classifier.bias" else 0.0
+            assert torch.allclose(gradient, without[key] + extra, rtol=0, atol=1e-12), key
+
+
+class Odd(Adversary):
+    defined_for: ClassVar[tuple[Kind, ...]] = ("classification",)
+
+
+class Elsewhere(Adversary):
+    defined_for: ClassVar[tuple[Kind, ...]] = ("mlm",)
+
+
+METHODS: list[tuple[Any, dict[str, Any]]] = [(m, {}) for m in (FineTune, EarlyRobust, EarlyBERT, RobustT, IMP)]
+METHODS.append((ORTicket, {"corpus": "task"}))
+
+
+@pytest.mark.parametrize(("method", "needs"), METHODS)
+def test_what_cannot_train_is_refused_when_the_method_is_made(method: Any, needs: dict[str, str]) -> None:
+    for wrong in ("freelb", FreeLB):
+        with refused("adversary.type"):
             method(adversary=wrong, **needs)
-    with pytest.raises(TicketsError, match="updates 3 times a batch cannot accumulate 2"):
+    with refused("adversary.accumulate"):
         method(adversary=FreeAT(), accumulate=2, **needs)
     method(adversary=FreeAT(), **needs)
     method(adversary=FreeLB(), accumulate=2, **needs)
 
 
-def test_released_clipping_refuses_several_updates_when_it_is_made() -> None:
+def test_an_adversary_of_another_training_is_refused() -> None:
+    defined(Odd(), "classification")
+    defined(None, "mlm")
+    for call, code in (
+        (lambda: defined(Odd(), "mlm"), "adversary.undefined"),
+        (lambda: FineTune(adversary=Elsewhere()), "adversary.undefined"),
+        (lambda: RobustT(adversary=Elsewhere()), "adversary.undefined"),
+        (lambda: EarlyRobust(adversary=Elsewhere())(tiny_classifier(), toy_task()), "adversary.undefined"),
+        (lambda: defined(None, "regression"), "settings.choice"),  # type: ignore[arg-type]
+    ):
+        with refused(code):
+            call()
     with pytest.raises(TicketsError, match="one update a batch"):
         RobustT(clip_scope="all", adversary=FreeAT())
 
 
-def test_pairs_that_make_no_sense_are_refused() -> None:
-    class Odd(Adversary):
-        defined_for: ClassVar[tuple[Kind, ...]] = ("classification",)
+WRONG: list[tuple[Any, dict[str, Any]]] = [
+    *((kind, {"steps": 0}) for kind in (FreeLB, PGD, SMART, TAVAT, InfoBERT, ASCC)),
+    *((FreeLB, wrong) for wrong in ({"init": -1.0}, {"norm": "l1"}, {"dropout": "none"}, {"max_norm": -0.1})),
+    *((PGD, wrong) for wrong in ({"step_size": -0.1}, {"init": float("nan")})),
+    *((SMART, wrong) for wrong in ({"weight": -1.0}, {"radius": -1e-5})),
+    *((FreeAT, wrong) for wrong in ({"replays": 0}, {"replays": 1.5})),
+    *((InfoBERT, wrong) for wrong in ({"alpha": -1.0}, {"low": 0.9, "high": 0.5}, {"high": 1.1}, {"chunk": -1})),
+    *((SynonymSwap, wrong) for wrong in ({"p": 1.5}, {"mix": -0.1}, {"candidates": 0}, {"source": None})),
+    *((SynonymHotFlip, wrong) for wrong in ({"p": float("nan")}, {"p": "half"})),
+    *((ASCC, wrong) for wrong in ({"ascent": "sgd"}, {"sparsity": -1.0}, {"alpha": "4"})),
+    (TAVAT, {"norm": "linf"}),
+]
 
-    defined(Odd(), "classification")
-    defined(None, "mlm")
-    with pytest.raises(TicketsError, match="Odd is not defined"):
-        defined(Odd(), "mlm")
-    with pytest.raises(TicketsError, match="classification"):
-        defined(None, "regression")  # type: ignore[arg-type]
+
+@pytest.mark.parametrize(("kind", "wrong"), WRONG)
+def test_wrong_settings_are_refused_by_name(kind: Any, wrong: dict[str, Any]) -> None:
+    with pytest.raises(TicketsError, match=next(iter(wrong))):
+        kind(**wrong)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import pytest
@@ -23,8 +22,6 @@ from adversaries import (
 )
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.objective import Objective
-from robust_tickets.errors import TicketsError
-from robust_tickets.seeds import torch_generator
 from robust_tickets.train.update import plain
 
 SWITCHES = [
@@ -109,24 +106,6 @@ def test_padding_stays_zero_even_where_it_has_a_gradient() -> None:
     assert all((delta[leaky.inputs["attention_mask"] == 0] == 0).all() for delta in leaky.seen)
 
 
-def test_accumulated_gradients_are_the_mean_of_the_passes() -> None:
-    adversary = FreeLB(steps=4, step_size=0.1)
-    recorded = _recorded(adversary)
-    got = {name: p.grad.clone() for name, p in recorded.model.named_parameters() if p.grad is not None}
-    mean = {name: torch.zeros_like(g) for name, g in got.items()}
-    for delta in list(recorded.seen):
-        single, _ = gradients(recorded, lambda objective, at=delta: _at(objective, at))
-        for name, gradient in single.items():
-            mean[name] += gradient / adversary.passes
-    assert all(torch.allclose(got[name], mean[name], rtol=0, atol=1e-12) for name in got)
-
-
-def _at(objective: Objective, delta: torch.Tensor) -> torch.Tensor:
-    loss = Objective.loss(objective, delta)
-    loss.backward()
-    return loss.detach()
-
-
 def test_shared_dropout_drops_the_same_units_in_all_passes() -> None:
     def losses(dropout: Any) -> list[float]:
         adversary = FreeLB(
@@ -149,16 +128,6 @@ def test_shared_dropout_drops_the_same_units_in_all_passes() -> None:
     assert losses("shared") != first  # the next step drops others
 
 
-def test_token_types_reach_every_pass() -> None:
-    objective = objective_on()
-    seen: list[torch.Tensor] = []
-    table = objective.model.bert.embeddings.token_type_embeddings
-    table.register_forward_pre_hook(lambda _module, args: seen.append(args[0].clone()))
-    gradients(objective, FreeLB(steps=3))
-    assert len(seen) == 3
-    assert all(torch.equal(types, objective.inputs["token_type_ids"]) and types.any() for types in seen)
-
-
 def test_token_types_can_be_lost_as_in_released_code() -> None:
     objective = objective_on()
     expected = gradients_of(
@@ -171,32 +140,6 @@ def test_token_types_can_be_lost_as_in_released_code() -> None:
     assert not torch.equal(got["classifier.weight"], whole["classifier.weight"])
 
 
-def test_the_regulariser_enters_once_and_undivided() -> None:
-    bare = objective_on()
-    without, loss = gradients(bare, FreeLB(steps=3))
-    penalised = objective_on()
-    bias = penalised.model.classifier.bias
-    calls: list[int] = []
-    penalised.regulariser = lambda: (calls.append(1), 0.7 * bias.sum())[1]
-    with_it, mean = gradients(penalised, FreeLB(steps=3))
-    assert len(calls) == 1
-    assert torch.allclose(with_it["classifier.bias"], without["classifier.bias"] + 0.7, rtol=0, atol=1e-12)
-    assert torch.equal(loss, mean)  # the reported loss is the data's
-    untouched = "bert.encoder.layer.0.output.dense.weight"
-    assert torch.equal(with_it[untouched], without[untouched])  # and delta was not moved by it
-
-
-def test_draws_come_from_the_named_generator_alone() -> None:
-    first = _recorded(FreeLB(steps=2)).seen
-    torch.manual_seed(99)
-    before = torch.get_rng_state()
-    again = _recorded(FreeLB(steps=2)).seen
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
-    other = _recorded(FreeLB(steps=2), generator=torch_generator(4, "freelb")).seen
-    assert not torch.equal(first[0], other[0])
-
-
 def test_the_hook_is_gone_after_a_step_and_after_an_error() -> None:
     objective = objective_on()
     words = objective.layout.words_of(objective.model)
@@ -205,25 +148,6 @@ def test_the_hook_is_gone_after_a_step_and_after_an_error() -> None:
     with pytest.raises(IndexError):
         objective.loss(torch.zeros(1))
     assert not words._forward_hooks
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"init": -1.0}, {"norm": "l1"}, {"dropout": "none"}, {"max_norm": -0.1}]
-)
-def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TicketsError, match=next(iter(wrong))):
-        FreeLB(**wrong)
-
-
-def test_bf16_keeps_the_loss_and_gradients_in_fp32() -> None:
-    objective = objective_on(double=False, half=True)
-    got, loss = gradients(objective, FreeLB(steps=2))
-    exact = copy.copy(objective)
-    exact.half, exact.generator = False, torch_generator(3, "freelb")
-    _, fine = gradients(exact, FreeLB(steps=2))
-    assert loss.dtype == torch.float32
-    assert all(g.dtype == torch.float32 for g in got.values())
-    assert 0 < abs(float(loss - fine)) < 0.1
 
 
 def test_the_first_delta_of_half_precision_is_finite() -> None:

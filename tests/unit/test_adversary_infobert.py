@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.nn import functional as F
 
 import infobert_loops as loops
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.infobert import InfoBERT, most_anchored
-from robust_tickets.adversary.objective import Ground, Objective, defined
+from robust_tickets.adversary.objective import Ground, Objective
 from robust_tickets.backbone.layout import layout_of
-from robust_tickets.errors import TicketsError
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.robustt import RobustT
 from robust_tickets.seeds import torch_generator
-from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.update import Engine, make_step
 from tiny import tiny_classifier
-from toy import QUICK, toy_task
+from toy import toy_task
 
 TEXTS = [
     ("the film is great", "a plot"),
@@ -139,17 +135,8 @@ def test_equals_the_loops(adversary: InfoBERT) -> None:
     assert all(float(size) > 0 for size in critic) == bool(adversary.alpha)
 
 
-def test_each_bound_changes_the_gradient() -> None:
-    sizes = {}
-    for alpha, beta in ((0.0, 0.0), (0.7, 0.0), (0.0, 0.3)):
-        adversary = InfoBERT(alpha=alpha, beta=beta, steps=1)
-        sizes[alpha, beta] = _gradients(_objective(adversary), adversary)[0]["bert.embeddings.word_embeddings.weight"]
-    assert not torch.allclose(sizes[0.0, 0.0], sizes[0.7, 0.0], atol=1e-6)
-    assert not torch.allclose(sizes[0.0, 0.0], sizes[0.0, 0.3], atol=1e-6)
-
-
 @pytest.mark.parametrize("dropout", ["fresh", "shared"])
-@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
 def test_without_bounds_it_is_freelb(family: str, dropout: Any) -> None:
     settings: dict[str, Any] = {"steps": 3, "step_size": 0.04, "init": 0.08, "dropout": dropout}
     one, other = (_objective(FreeLB(), family, dropout=0.2, double=False) for _ in range(2))
@@ -160,31 +147,6 @@ def test_without_bounds_it_is_freelb(family: str, dropout: Any) -> None:
     assert torch.equal(loss, mean)
     assert got.keys() == expected.keys()
     assert all(torch.equal(got[name], expected[name]) for name in expected)
-
-
-class _Recording(Objective):
-    """Keeps every delta and every token type it is asked about."""
-
-    def loss(self, delta: torch.Tensor | None = None, **rest: Any) -> torch.Tensor:
-        assert delta is not None
-        self.__dict__.setdefault("deltas", []).append(delta.detach().clone())
-        return super().loss(delta, **rest) + 0.1 * delta.sum()  # padding has a gradient too
-
-
-def test_padding_stays_zero_and_token_types_reach_every_pass() -> None:
-    adversary = InfoBERT(**STRONG)
-    objective = _objective(adversary)
-    recording = _Recording(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
-    types: list[torch.Tensor] = []
-    table = objective.model.bert.embeddings.token_type_embeddings
-    table.register_forward_pre_hook(lambda _module, args: types.append(args[0].clone()))
-    _gradients(recording, adversary)
-    padding = objective.inputs["attention_mask"] == 0
-    deltas = recording.__dict__["deltas"]
-    assert padding.any()
-    assert len(deltas) == len(types) == 3
-    assert all((delta[padding] == 0).all() and (delta[~padding] != 0).all() for delta in deltas)
-    assert all(torch.equal(seen, objective.inputs["token_type_ids"]) and seen.any() for seen in types)
 
 
 def test_the_penalty_enters_once_and_undivided_and_backward_is_the_loops_own() -> None:
@@ -208,25 +170,6 @@ def test_the_penalty_enters_once_and_undivided_and_backward_is_the_loops_own() -
         assert torch.allclose(gradient, 0.5 * without[name] + extra, rtol=0, atol=1e-12), name
 
 
-def test_draws_come_from_the_named_generator_alone() -> None:
-    adversary = InfoBERT(**STRONG)
-    torch.manual_seed(99)
-    before = torch.get_rng_state()
-    first, again = (_gradients(_objective(adversary, double=False), adversary)[0] for _ in range(2))
-    other = _gradients(_objective(adversary, double=False, generator=torch_generator(4, "infobert")), adversary)[0]
-    assert torch.equal(torch.get_rng_state(), before)
-    assert all(torch.equal(first[name], again[name]) for name in first)
-    assert not torch.equal(first["critic.token.weight"], other["critic.token.weight"])
-
-
-def test_bf16_bounds_are_fp32_and_close() -> None:
-    adversary = InfoBERT(**STRONG)
-    coarse, _ = _gradients(_objective(adversary, double=False, half=True), adversary)
-    fine, _ = _gradients(_objective(adversary, double=False), adversary)
-    assert all(g.dtype == torch.float32 and g.isfinite().all() for g in coarse.values())
-    assert torch.allclose(coarse["critic.score.bias"], fine["critic.score.bias"], atol=0.05)
-
-
 @pytest.mark.parametrize("family", BACKBONES.names())
 def test_a_step_of_every_family_trains_the_critic(family: str) -> None:
     clf = tiny_classifier(family.replace("_", "-"))
@@ -241,19 +184,6 @@ def test_a_step_of_every_family_trains_the_critic(family: str) -> None:
     assert loss.isfinite()
     assert step.memory is not None
     assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in step.memory.parameters())
-
-
-def test_a_killed_run_goes_on_bitwise_with_its_critic(tmp_path: Path) -> None:
-    trainer = FineTune(**QUICK, adversary=InfoBERT(**STRONG, steps=2), checkpoint_steps=1)
-    whole = trainer(tiny_classifier(), toy_task(20), folder=tmp_path / "whole")
-    trainer(tiny_classifier(), toy_task(20), folder=tmp_path / "cut", stop_after=4)
-    half = _critic(tmp_path / "cut")
-    torch.manual_seed(77)  # whatever the process's stream holds
-    again = trainer(tiny_classifier(), toy_task(20), folder=tmp_path / "cut")
-    assert again.digest == whole.digest
-    end, expected = _critic(tmp_path / "cut"), _critic(tmp_path / "whole")
-    assert len(expected) == 5
-    assert all(torch.equal(end[name], expected[name]) and not torch.equal(half[name], end[name]) for name in expected)
 
 
 def test_a_search_for_gates_leaves_the_critic_alive(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,11 +206,6 @@ def test_a_search_for_gates_leaves_the_critic_alive(monkeypatch: pytest.MonkeyPa
     assert min(sizes) > 0.1 * sizes[0] > 0
 
 
-def _critic(folder: Path) -> dict[str, torch.Tensor]:
-    (file,) = folder.glob("checkpoint/step-*/*.safetensors")
-    return {name: value for name, value in load_file(file).items() if name.startswith("part/adversary.")}
-
-
 def test_the_critic_is_drawn_by_the_seed_alone() -> None:
     adversary, model = InfoBERT(), tiny_classifier().model
 
@@ -293,17 +218,3 @@ def test_the_critic_is_drawn_by_the_seed_alone() -> None:
     assert not torch.equal(one, other)
     assert torch.equal(torch.get_rng_state(), before)
     assert float(one.detach().abs().max()) <= (2 * 32) ** -0.5
-
-
-def test_masked_language_models_are_refused() -> None:
-    defined(InfoBERT(), "classification")
-    with pytest.raises(TicketsError, match="InfoBERT is not defined"):
-        defined(InfoBERT(), "mlm")
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"alpha": -1.0}, {"beta": -1.0}, {"low": 0.9, "high": 0.5}, {"high": 1.1}, {"chunk": -1}]
-)
-def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TicketsError, match=next(iter(wrong))):
-        InfoBERT(**wrong)

@@ -10,7 +10,6 @@ import torch
 from adversaries import Gradients, agree, first_delta, gradients, gradients_of, loss_at, next_delta, objective_on
 from robust_tickets.adversary.objective import Objective
 from robust_tickets.adversary.pgd import PGD
-from robust_tickets.errors import TicketsError
 
 SWITCHES = [
     PGD(),
@@ -42,7 +41,7 @@ def test_equals_the_published_equations(adversary: PGD) -> None:
 
 
 @pytest.mark.parametrize("dropout", ["fresh", "shared"])
-@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
+@pytest.mark.parametrize("family", ["bert", "mpnet"])
 def test_the_naive_cost_buys_nothing(family: str, dropout: Any) -> None:
     found = []
     for naive in (False, True):
@@ -84,16 +83,3 @@ def test_a_gradient_of_zero_moves_nothing() -> None:
     got, loss = gradients(objective, PGD(steps=2))
     assert torch.isfinite(loss)
     assert all(torch.isfinite(g).all() for g in got.values())
-
-
-def test_costs_what_it_says() -> None:
-    assert PGD(steps=5).passes == pytest.approx(4.33, abs=0.01)
-    assert PGD(steps=5, naive=True).passes == 6
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"step_size": -0.1}, {"norm": "l1"}, {"dropout": "none"}, {"init": float("nan")}]
-)
-def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TicketsError, match=next(iter(wrong))):
-        PGD(**wrong)

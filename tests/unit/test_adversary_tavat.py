@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from adversaries import agree, first_delta, generator, gradients, gradients_of, loss_at, objective_on
 from robust_tickets.adversary.objective import Ground, Objective
 from robust_tickets.adversary.tavat import TAVAT, TokenTable, add_rows
 from robust_tickets.backbone.layout import layout_of
-from robust_tickets.errors import TicketsError
-from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.update import plain
 from tiny import tiny_classifier
-from toy import QUICK, toy_task
 
 SWITCHES = [
     TAVAT(),
@@ -101,58 +93,6 @@ def test_only_words_of_the_batch_change_and_padding_never() -> None:
     assert torch.equal(changed, present)
 
 
-class _Recording(Objective):
-    """Keeps every delta it is asked about."""
-
-    def loss(self, delta: torch.Tensor | None = None, **rest: Any) -> torch.Tensor:
-        assert delta is not None
-        self.__dict__.setdefault("deltas", []).append(delta.detach().clone())
-        return super().loss(delta, **rest) + 0.1 * delta.sum()  # padding has a gradient too
-
-
-def test_padding_stays_zero_inside_the_ball_and_token_types_reach_every_pass() -> None:
-    adversary = TAVAT(steps=4, max_norm=0.3, step_size=0.2)
-    objective = objective_on(adversary=adversary)
-    recording = _Recording(**{f: getattr(objective, f) for f in objective.__dataclass_fields__})
-    types: list[torch.Tensor] = []
-    table = objective.model.bert.embeddings.token_type_embeddings
-    table.register_forward_pre_hook(lambda _module, args: types.append(args[0].clone()))
-    gradients(recording, adversary)
-    padding = objective.inputs["attention_mask"] == 0
-    deltas = recording.__dict__["deltas"]
-    assert padding.any()
-    assert len(deltas) == len(types) == 4
-    assert all((delta[padding] == 0).all() and (delta[~padding] != 0).all() for delta in deltas)
-    assert all((adversary.size(delta) <= 0.3 + 1e-12).all() for delta in deltas[1:])
-    assert all(torch.equal(seen, objective.inputs["token_type_ids"]) and seen.any() for seen in types)
-
-
-@pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
-def test_one_pass_from_zero_is_a_plain_step(family: str) -> None:
-    adversary = TAVAT(steps=1, init=0.0)
-    one, other = (objective_on(family, dropout=0.2, double=False, adversary=adversary) for _ in range(2))
-    torch.manual_seed(5)
-    expected, loss = gradients(one, plain)
-    torch.manual_seed(5)
-    got, mean = gradients(other, adversary)
-    assert torch.equal(loss, mean)
-    assert all(torch.equal(got[name], expected[name]) for name in expected)
-    assert (_table(other) == 0).all()
-
-
-def test_the_penalty_enters_once_and_undivided() -> None:
-    adversary = TAVAT(steps=3)
-    without, loss = gradients(objective_on(adversary=adversary), adversary)
-    penalised = objective_on(adversary=adversary)
-    calls: list[int] = []
-    bias = penalised.model.classifier.bias
-    penalised.regulariser = lambda: (calls.append(1), 0.7 * bias.sum())[1]
-    with_it, mean = gradients(penalised, adversary)
-    assert len(calls) == 1
-    assert torch.equal(loss, mean)
-    assert torch.allclose(with_it["classifier.bias"], without["classifier.bias"] + 0.7, rtol=0, atol=1e-12)
-
-
 def test_the_table_is_drawn_by_the_seed_alone() -> None:
     adversary, model = TAVAT(), tiny_classifier().model
     layout, before = layout_of(model), torch.get_rng_state()
@@ -180,28 +120,3 @@ def test_repeated_words_add_up_in_the_same_order_with_any_number_of_threads() ->
     finally:
         torch.set_num_threads(threads)
     assert len(found) == 1
-
-
-def test_a_killed_run_goes_on_bitwise_with_its_table(tmp_path: Path) -> None:
-    trainer = FineTune(**QUICK, adversary=TAVAT(), checkpoint_steps=1)
-    whole = trainer(tiny_classifier(), toy_task(20), folder=tmp_path / "whole")
-    trainer(tiny_classifier(), toy_task(20), folder=tmp_path / "cut", stop_after=4)
-    half = _saved(tmp_path / "cut")
-    torch.manual_seed(77)  # whatever the process's stream holds
-    again = trainer(tiny_classifier(), toy_task(20), folder=tmp_path / "cut")
-    assert again.digest == whole.digest
-    assert torch.equal(_saved(tmp_path / "cut"), _saved(tmp_path / "whole"))
-    assert not torch.equal(half, _saved(tmp_path / "cut"))
-
-
-def _saved(folder: Path) -> torch.Tensor:
-    (file,) = folder.glob("checkpoint/step-*/*.safetensors")
-    return load_file(file)["part/adversary.table"]
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"steps": 0}, {"init": -1.0}, {"norm": "linf"}, {"dropout": "none"}, {"max_norm": -0.1}]
-)
-def test_refuses_bad_settings(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TicketsError, match=next(iter(wrong))):
-        TAVAT(**wrong)

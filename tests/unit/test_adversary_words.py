@@ -13,12 +13,12 @@ import torch
 from torch.nn import functional as F
 
 from adversaries import agree, generator, gradients, gradients_of, objective_on
+from refusing import refused
 from robust_tickets.adversary.ascc import ASCC
 from robust_tickets.adversary.objective import IGNORED, Objective
 from robust_tickets.adversary.synonymhotflip import SynonymHotFlip
 from robust_tickets.adversary.synonymswap import SynonymSwap
 from robust_tickets.adversary.words import Words
-from robust_tickets.errors import TicketsError
 from robust_tickets.stages import identity_of
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.update import make_step, plain
@@ -243,70 +243,19 @@ def test_without_a_swap_it_is_a_plain_step(source: str) -> None:
         agree(got, expected, 1e-12)
 
 
-@pytest.mark.parametrize("kind", [SynonymSwap, SynonymHotFlip, ASCC])
-def test_the_penalty_is_added_once_and_whole(kind: type[Adversary], source: str) -> None:
-    scale = torch.ones((), dtype=torch.float64, requires_grad=True)
-    objective = _objective(kind(source=source), regulariser=lambda: 3.0 * scale)
-    gradients(objective, kind(source=source))
-    assert scale.grad is not None
-    assert float(scale.grad) == 3.0
-
-
-@pytest.mark.parametrize("kind", [SynonymSwap, SynonymHotFlip, ASCC])
-def test_a_resumed_training_ends_with_the_same_weights(kind: type[Adversary], source: str, tmp_path: Path) -> None:
-    trainer = FineTune(**QUICK, adversary=kind(source=source), checkpoint_steps=1, evaluate="never")  # type: ignore[arg-type]
-    whole, parts = tiny_classifier(seed=1), tiny_classifier(seed=1)
-    trainer(whole, toy_task(), folder=tmp_path / "whole")
-    trainer(parts, toy_task(), folder=tmp_path / "parts", stop_after=4)
-    resumed = tiny_classifier(seed=1)
-    trainer(resumed, toy_task(), folder=tmp_path / "parts")
-    pairs = zip(whole.model.parameters(), resumed.model.parameters(), strict=True)
-    assert all(torch.equal(a, b) for a, b in pairs)
-    plainly = FineTune(**QUICK, evaluate="never")(tiny_classifier(seed=1), toy_task())  # type: ignore[arg-type]
-    assert not all(torch.equal(a, b) for a, b in zip(whole.model.parameters(), plainly.model.parameters(), strict=True))
-
-
 def test_the_content_of_the_source_is_in_a_runs_identity(source: str, tmp_path: Path) -> None:
     trainer, clf, task = FineTune(**QUICK, adversary=SynonymSwap(source=source)), tiny_classifier(), toy_task()  # type: ignore[arg-type]
     before = identity_of(trainer, clf, task)
     assert identity_of(trainer, clf, task) == before
-    trainer(tiny_classifier(), task, folder=tmp_path / "run", stop_after=2)
     Path(source).write_text(json.dumps({**LISTS, "good": ["poor"]}))
     assert identity_of(trainer, clf, task) != before
-    with pytest.raises(TicketsError, match="another run"):
-        trainer(tiny_classifier(), task, folder=tmp_path / "run")
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: SynonymSwap(p=1.5),
-        lambda: SynonymSwap(mix=-0.1),
-        lambda: SynonymHotFlip(p=float("nan")),
-        lambda: SynonymSwap(candidates=0),
-        lambda: ASCC(steps=0),
-        lambda: ASCC(ascent="sgd"),  # type: ignore[arg-type]
-        lambda: ASCC(sparsity=-1.0),
-        lambda: SynonymSwap(source="nowhere.json").resources(),
-        lambda: SynonymSwap(source="WordNet").resources(),
-        lambda: SynonymSwap(source=None),  # type: ignore[arg-type]
-        lambda: SynonymHotFlip(p="half"),  # type: ignore[arg-type]
-        lambda: ASCC(alpha="4"),  # type: ignore[arg-type]
-    ],
-)
-def test_wrong_settings_are_refused(make: Callable[[], Any]) -> None:
-    with pytest.raises(TicketsError):
-        make()
 
 
 @pytest.mark.parametrize("lists", [{}, {"zebra": ["horse"]}, {"good": ["goodish"]}, {"the": ["a"]}])
 def test_a_source_that_swaps_nothing_is_refused(lists: dict[str, list[str]], tmp_path: Path) -> None:
     """It would train on clean texts and call it adversarial."""
     (tmp_path / "mine.json").write_text(json.dumps(lists))
-    with pytest.raises(TicketsError, match=r"swap nothing.*mine"):
+    with refused("adversary.swaps_nothing"):
         FineTune(**QUICK, adversary=ASCC(source=str(tmp_path / "mine.json")))(tiny_classifier(), toy_task())  # type: ignore[arg-type]
-
-
-def test_a_step_without_a_tokenizer_says_what_it_needs() -> None:
-    with pytest.raises(TicketsError, match="tokenizer"):
+    with refused("adversary.tokenizer"):
         make_step(tiny_classifier().model, generator=generator(), adversary=SynonymSwap())

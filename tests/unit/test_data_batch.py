@@ -14,7 +14,6 @@ from transformers import PreTrainedTokenizerFast
 
 from robust_tickets.data.batching import Batches
 from robust_tickets.data.task import Split
-from robust_tickets.errors import TicketsError
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
 WORDS = [f"w{i}" for i in range(50)]
@@ -87,18 +86,13 @@ def test_buckets_save_padding(tokenizer: PreTrainedTokenizerFast) -> None:
     assert filled > 0.95  # one random order fills about 0.65
 
 
-def test_nonsense_sizes_are_refused(tokenizer: PreTrainedTokenizerFast) -> None:
-    with pytest.raises(TicketsError, match="at least 1"):
-        Batches(split=Split.of(["a"], [0]), tokenizer=tokenizer, batch_size=0, max_length=8)
-
-
 def test_a_large_file_does_not_load_into_memory(tmp_path: Path) -> None:
-    """300,000 rows of 200 characters (60 MB): neither reading nor batching may hold the texts."""
+    """150,000 rows of 200 characters (30 MB): neither reading nor batching may hold the texts."""
     path = tmp_path / "large.csv"
     filler = "lorem ipsum dolor sit amet " * 7
     with open(path, "w") as out:
         out.write("text,label\n")
-        for i in range(300_000):
+        for i in range(150_000):
             out.write(f"{i} {filler},{i % 3}\n")
     small = tmp_path / "small.csv"
     small.write_text("text,label\n" + "".join(f"{i},{i % 3}\n" for i in range(100)))
@@ -119,7 +113,7 @@ def watch():
 watcher = threading.Thread(target=watch)
 watcher.start()
 task = load_task({str(path)!r})
-order = numpy.random.default_rng(0).permutation(len(task.train))[:20000]
+order = numpy.random.default_rng(0).permutation(len(task.train))[:10000]
 for start in range(0, len(order), 32):
     task.train.take(order[start:start + 32])
 running = False
@@ -129,4 +123,4 @@ print((peak - before) / 1000)
     if not Path("/proc/self/status").exists():
         pytest.skip("reads /proc")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert float(done.stdout) < 35, f"{done.stdout} MB"
+    assert float(done.stdout) < 25, f"{done.stdout} MB"

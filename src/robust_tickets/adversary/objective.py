@@ -121,7 +121,7 @@ class Objective:
         return replace(self, inputs=self.views[view])
 
     def logits(self, delta: Tensor | None = None, *, ids: Tensor | None = None, view: str = "") -> Tensor:
-        """The model's logits with ``delta`` added to the word embeddings, or with other words (``ids``) in the same places.
+        """The model's logits with ``delta`` added to the word embeddings, or with other words (``ids``) at the same positions.
 
         With ``view``, of that wording of the texts.
         """

@@ -1,8 +1,8 @@
 """Masks on single weights that stay exact: what is outside is zero, and training leaves it there.
 
 A mask is a boolean buffer on its linear module that no state dict holds. The weights outside are set to zero once, and their gradient is
-made zero in every backward pass: AdamW's moments stay zero, decay shrinks zero, so the weights stay exactly zero without being touched
-again; a forward pass costs nothing more. Gradient hooks do not travel with a copied tensor, module hooks do: so the module looks, before
+made zero in every backward pass: AdamW's moments stay zero, decay shrinks zero, so the weights stay exactly zero without another
+step; a forward pass costs nothing more. Gradient hooks do not travel with a copied tensor, module hooks do: so the module looks, before
 each forward pass, whether its weight still has the hook. Copies, moves between devices and changes of precision are safe for that. Only
 ``torch.compile`` cannot look: a copy must have run once before it is compiled and trained (else saving it refuses what grew).
 """

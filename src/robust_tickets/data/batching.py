@@ -370,7 +370,7 @@ def batches_of(
     return batches
 
 
-def tell_cut(batches: Batches) -> None:
+def report_cut(batches: Batches) -> None:
     """Report how many texts fill the model's length, where one in a hundred does: what follows it is not read."""
     if batches.tokens is None:
         return

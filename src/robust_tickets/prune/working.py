@@ -1,8 +1,7 @@
-"""Gated matrices in half precision: what a gate multiplies into the working weight, and what a backward pass brings the gate.
+"""Gated matrices in half precision: the gated working weight, and the gates' gradients from a backward pass.
 
 Hooks multiply gates into a weight under autograd, in every pass, and autograd then handles gradients of the weight's size one after the
-other. Where weight gradients are taken by hand (``train.bf16``), so is the gates' part, beside the rest of the backward pass. The hooks
-step aside meanwhile.
+other. Where weight gradients are computed explicitly (``train.bf16``), so are those of the gates, and the hooks are off.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from torch import Tensor, nn
 
 from robust_tickets import progress
 
-Part = tuple[
-    nn.Parameter, Callable[[Tensor], Any], Callable[[Tensor], Any]
-]  # whose gradient; writes it to a sum; adds it to one
+# whose gradient; writes it to a sum; adds it to one
+Part = tuple[nn.Parameter, Callable[[Tensor], Any], Callable[[Tensor], Any]]
 
 
 class Working(Protocol):
@@ -88,7 +86,7 @@ _COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def fused(function: Callable[..., Any], worth: bool) -> Callable[..., Any]:
-    """``function`` compiled, where that is ``worth`` it; a compiler that fails is said once, and the function itself is used."""
+    """``function`` compiled, where that is ``worth`` it; a compiler that fails is reported once, and the function itself is used."""
     if not worth:
         return function
     if function not in _COMPILED:
@@ -108,8 +106,6 @@ class _Trial:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's compiler uses parts of torch that torch deprecates
                 if self.compiled is None:
-                    import torch
-
                     self.compiled = torch.compile(self.function, dynamic=True)
                 return self.compiled(*args)
         except Exception as problem:  # whatever a missing compiler, linker or driver raises through torch

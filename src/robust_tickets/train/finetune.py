@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from robust_tickets.classifier.base import as_model
 from robust_tickets.config import setting
-from robust_tickets.data.batching import batches_of, tell_cut
+from robust_tickets.data.batching import batches_of, report_cut
 from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive, numpy_generator
 from robust_tickets.stages import identity_of
@@ -126,7 +126,7 @@ class FineTune(TrainingSettings):
             derive(self.seed, "finetune", "batches"),
             reads=self.steps(task) * self.accumulate,
         )
-        tell_cut(batches)
+        report_cut(batches)
         with TrainingRun(
             settings=self,
             model=model,

@@ -79,7 +79,7 @@ def zeros_are_where(clf: Classifier, ticket: Ticket) -> bool:
 
 @pytest.mark.parametrize("family", BACKBONES.names())
 @pytest.mark.parametrize("method", [*METHODS.names(), *(name for name in SETTINGS if ":" in name)])
-def test_a_ticket_walks_the_street(method: str, family: str, tmp_path: Path) -> None:
+def test_every_stage_of_a_ticket(method: str, family: str, tmp_path: Path) -> None:
     task, start = small_task(), tiny_classifier(family)
     before = start.digest
     found = method_for(method, family, tmp_path)(start, task)
