@@ -7,18 +7,14 @@ from typing import Any
 import pytest
 
 from robust_tickets.reproduce import outcome, runner
-from robust_tickets.reproduce.one import one
 from robust_tickets.reproduce.runner import Ended
-from robust_tickets.reproduce.worker import Request, write_failure
+from robust_tickets.reproduce.worker import Request, run_job, write_failure
 
 
 def here(request: Request, *_: Any) -> Ended:
-    """What ``work._run`` does, without a process."""
+    """What ``runner._run`` does, without a process."""
     try:
-        one(
-            request.unit, request.attacks, request.places, request.store, request.results, request.processes,
-            search_only=request.search_only, drop_models=request.drop_models,
-        )  # fmt: skip
+        run_job(request)
     except Exception as problem:
         return Ended(state="failed", words=write_failure(request, problem))
     there = outcome.read(outcome.place(request.results, request.unit))

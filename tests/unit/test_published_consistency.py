@@ -10,11 +10,20 @@ from typing import Any
 import pytest
 
 from robust_tickets.reproduce import published as consistency
-from robust_tickets.reproduce.published import SAME, Cell, cells, findings, of_500, summary, table, tables
+from robust_tickets.reproduce.published import SAME, Cell, cells, findings, summary, table, tables
 
 NAMES = {"EarlyRobust": "ER", "RobustT": "RT", "ORTicket": "OR"}
 TASKS = {"IMDB": "imdb", "SST-2": "sst2", "AG NEWS": "ag_news", "QNLI": "qnli", "QQP": "qqp", "MNLI": "mnli"}
 EVERY = [one for t in tables() for one in findings(t.id)]
+
+
+def of_500(id: str) -> dict[str, tuple[int, int]]:
+    """For each task: how many accuracies under attack are multiples of 0.2, as 500 examples give, and how many there are."""
+    counts: dict[str, tuple[int, int]] = {}
+    for cell in (one for one in cells(id) if one.metric == "aua"):
+        even, count = counts.get(cell.task, (0, 0))
+        counts[cell.task] = even + (round(cell.value * 10) % 2 == 0), count + 1
+    return counts
 
 
 @pytest.fixture

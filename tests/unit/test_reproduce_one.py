@@ -18,19 +18,27 @@ from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment import execute, runner
 from robust_tickets.reproduce import gather, outcome
-from robust_tickets.reproduce import one as house
+from robust_tickets.reproduce import worker as house
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.one import check_same, complete, found, one, recipe_of
 from robust_tickets.reproduce.outcome import Outcome, place, read, read_all
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
-from robust_tickets.reproduce.runner import work
+from robust_tickets.reproduce.runner import run_jobs
+from robust_tickets.reproduce.worker import Request, check_same, complete, found, recipe_of, run_job
 from robust_tickets.stages import Stage
 from robust_tickets.train.evaluate import evaluate
 from small_world import small_world
 
 PLAIN, TICKET = Unit(task="sst2", arm="finetune"), Unit(task="sst2", arm="earlyrobust")
 BUGS, SWAPS = (attack("sst2", name) for name in ("deepwordbug", "pwws"))
+
+
+def asked(unit: Unit, attacks: Any, paths: Paths, store: Path, results: Path, **more: Any) -> Request:
+    return Request(unit=unit, attacks=tuple(attacks), paths=paths, store=store, results=results, **more)
+
+
+def one(*given: Any, **more: Any) -> Outcome:
+    return run_job(asked(*given, **more))
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +186,7 @@ def test_an_outcome_stays_until_another_model_is_attacked_as_much(
     known = found(TICKET, world / "results")
     assert known is not None
     path = outcome.write(world / "results", replace(known, inputs={**known.inputs, "trained": "0" * 64}), {})
-    before, attacked = path.read_bytes(), runner.Walk.attacked
+    before, attacked = path.read_bytes(), runner.Experiment.attacked
 
     def cut_off(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
         if type(plan.attack).__name__ == "DeepWordBug":
@@ -186,7 +194,7 @@ def test_an_outcome_stays_until_another_model_is_attacked_as_much(
         return attacked(self, made, plan, workers)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner.Walk, "attacked", cut_off)
+        patch.setattr(runner.Experiment, "attacked", cut_off)
         with pytest.raises(KeyboardInterrupt):
             one(TICKET, [SWAPS], places, world / "store", world / "results")
     assert path.read_bytes() == before
@@ -203,11 +211,11 @@ def test_a_rehearsal_is_not_taken_for_the_real_thing(
     real = replace(places, subset=False)
     with pytest.raises(TicketsError, match=r"a part of the data: sst2: 64 of the 67,349 rows of train"):
         one(TICKET, [BUGS], real, world / "store", world / "results")
-    summary = work([TICKET], {TICKET: [BUGS]}, real, world / "store", world / "results")
+    summary = run_jobs([asked(TICKET, [BUGS], real, world / "store", world / "results")])
     assert "--results" in capsys.readouterr().err, "what to do is said"
     assert (summary.failed, summary.found) == ((TICKET,), ())
     assert path.read_bytes() == before
-    assert work([TICKET], {TICKET: [BUGS]}, places, world / "store", world / "results").found == (TICKET,)
+    assert run_jobs([asked(TICKET, [BUGS], places, world / "store", world / "results")]).found == (TICKET,)
 
 
 def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, places: Paths) -> None:
@@ -220,7 +228,7 @@ def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, plac
     before = path.read_bytes()
     with pytest.raises(TicketsError, match=r"deepwordbug\.subset 'first' there, 'balanced' now"):
         one(TICKET, [BUGS], places, world / "store", world / "results")
-    summary = work([TICKET], {TICKET: [BUGS]}, places, world / "store", world / "results")
+    summary = run_jobs([asked(TICKET, [BUGS], places, world / "store", world / "results")])
     assert (summary.failed, summary.found) == ((TICKET,), ())
     assert path.read_bytes() == before
 
@@ -237,7 +245,7 @@ def test_whatever_ends_it_leaves_whole_outcomes(
     world: Path, places: Paths, monkeypatch: pytest.MonkeyPatch, counted: list[str]
 ) -> None:
     reached = []
-    before = runner.Walk.attacked
+    before = runner.Experiment.attacked
 
     def cut_off(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
         reached.append(plan)
@@ -250,14 +258,14 @@ def test_whatever_ends_it_leaves_whole_outcomes(
         return before(self, made, plan, workers)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner.Walk, "attacked", cut_off)
+        patch.setattr(runner.Experiment, "attacked", cut_off)
         with pytest.raises(KeyboardInterrupt):
             one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
     left = found(PLAIN, world / "results")
     assert left is not None
     assert [one.name for one in left.attacks] == ["deepwordbug"]
-    assert complete(left, [BUGS])
-    assert not complete(left, [BUGS, SWAPS])
+    assert complete(left, asked(PLAIN, [BUGS], places, world, world))
+    assert not complete(left, asked(PLAIN, [BUGS, SWAPS], places, world, world))
     counted.clear()
     whole = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
     assert counted == ["attack"]
@@ -265,7 +273,7 @@ def test_whatever_ends_it_leaves_whole_outcomes(
 
 
 def test_an_attack_that_fails_loses_no_other(world: Path, places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = runner.Walk.attacked
+    before = runner.Experiment.attacked
 
     def fails(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
         if type(plan.attack).__name__ == "DeepWordBug":
@@ -273,7 +281,7 @@ def test_an_attack_that_fails_loses_no_other(world: Path, places: Paths, monkeyp
         return before(self, made, plan, workers)
 
     with monkeypatch.context() as patch:
-        patch.setattr(runner.Walk, "attacked", fails)
+        patch.setattr(runner.Experiment, "attacked", fails)
         with pytest.raises(TicketsError, match="letters"):
             one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results", drop_models=True)
     left = found(PLAIN, world / "results")
@@ -290,7 +298,7 @@ def test_a_search_alone_is_an_outcome_that_training_completes(
     assert counted == ["search"]
     assert ticket.ticket is not None
     assert ticket.clean == {}
-    assert not complete(ticket, [])
+    assert not complete(ticket, asked(TICKET, [], places, tmp_path, tmp_path))
     whole = one(TICKET, [], places, tmp_path / "store", tmp_path / "results")
     assert counted == ["search", "train"]
     assert whole.ticket == ticket.ticket
@@ -324,9 +332,10 @@ def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: 
         recipe_of(unit, [], replace(places, corpus=places.data / name)) for name in ("wikitext-2-raw-v1", "wiki_en")
     )
     kept = replace(known, config={"recipe": gather.without_paths(to_plain(before), {"data": places.data})})
-    check_same(kept, before, unit, [], replace(places, subset=True))
+    request = asked(unit, [], replace(places, subset=True), world, world)
+    check_same(kept, before, request)
     with pytest.raises(TicketsError, match=r"search\.corpus 'wiki_en' there, 'wikitext-2-raw-v1' now"):
-        check_same(kept, now, unit, [], replace(places, subset=True))
+        check_same(kept, now, request)
 
 
 def test_repeats_of_a_seed_share_no_stage(places: Paths, tmp_path: Path, counted: list[str]) -> None:
@@ -373,4 +382,4 @@ def test_paths_become_names() -> None:
 def test_an_attack_on_a_shared_gpu_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert [house._workers(processes) for processes in (1, 2, 8, 100)] == [None, 12, 4, 2]
+    assert [house.workers(processes) for processes in (1, 2, 8, 100)] == [None, 12, 4, 2]

@@ -21,12 +21,11 @@ from robust_tickets.progress import seconds
 from robust_tickets.reproduce import runner as house
 from robust_tickets.reproduce import worker
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.one import complete
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
-from robust_tickets.reproduce.runner import Summary, work
-from robust_tickets.reproduce.worker import Request
+from robust_tickets.reproduce.runner import Summary, run_jobs
+from robust_tickets.reproduce.worker import Request, complete
 from robust_tickets.stages import RunFolder
 from small_world import World, small_world
 
@@ -34,10 +33,13 @@ UNITS = [Unit(task="sst2", arm=arm, seed=seed) for seed in range(3) for arm in (
 STAND_IN = """
 import json, os, shutil, signal, sys, time
 request = json.loads(sys.stdin.readline())
-way = json.loads(os.environ["WAYS"]).get(request["unit"], "done")
-place = request["unit"] + ".json"
+unit = request["unit"]
+repeat = "-repeat-%d" % unit["repeat"] if unit["repeat"] else ""
+id = "/".join([unit["backbone"], unit["task"], unit["arm"], unit["flavour"], "seed-%d%s" % (unit["seed"], repeat)])
+way = json.loads(os.environ["WAYS"]).get(id, "done")
+place = id + ".json"
 with open(os.path.join(request["store"], "asked"), "a") as asked:
-    asked.write(json.dumps([request["unit"], os.getpid(), request["processes"], time.monotonic()]) + os.linesep)
+    asked.write(json.dumps([id, os.getpid(), request["processes"], time.monotonic()]) + os.linesep)
 if way == "die":
     os._exit(7)
 if way == "stubborn":
@@ -75,8 +77,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
 
     def go(ways: Mapping[str, str], units: list[Unit] = UNITS, processes: int = 2, **more: Any) -> Summary:
         monkeypatch.setenv("WAYS", json.dumps(ways))
-        attacks = dict.fromkeys(units, ())
-        return work(units, attacks, Paths(), tmp_path / "store", tmp_path / "results", processes=processes, **more)
+        given: Any = {"paths": Paths(), "store": tmp_path / "store", "results": tmp_path / "results"}
+        return run_jobs([Request(unit=unit, attacks=(), processes=processes, **given) for unit in units], **more)
 
     return go
 
@@ -253,8 +255,9 @@ def test_of_a_job_that_is_searched_alone_nothing_is_attacked(capsys: pytest.Capt
     told = tickets(capsys, "reproduce", "--job", unit, "--attacks", "deepwordbug", "--search-only", "--dry-run")
     assert told["jobs"] == {unit: []}
     known = Outcome(unit=Unit.of_id(unit), config={}, inputs={}, env={}, clean={}, cost={})
-    assert complete(known, [attack("sst2", "pwws")], search_only=True)
-    assert not complete(known, ())
+    asked = Request(unit=known.unit, attacks=(), paths=Paths(), store=Path(), results=Path())
+    assert complete(known, replace(asked, search_only=True))
+    assert not complete(known, asked)
 
 
 def test_two_real_processes_share_a_search(

@@ -1,4 +1,4 @@
-"""Gather: what an outcome keeps of a unit's stages: the ticket's shape, what figures are drawn from, the cost, each example's fate.
+"""What an outcome keeps of a job's stages: the ticket's shape, what figures are drawn from, the cost, each example's fate.
 
 Stage folders are large and thrown away; what is gathered here is all that remains. No path of a machine is kept: a file is named by its
 role (``@real``, ``@data/sst2``), and by its hash.
@@ -17,12 +17,13 @@ from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
-from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked, Outcome
-from robust_tickets.reproduce.paths import Paths, rows_of, weights_of
-from robust_tickets.reproduce.protocol import part_of, rules
+from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked
 from robust_tickets.stats.classification import SUCCESS
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from robust_tickets.attack.result import ExampleOutcome
     from robust_tickets.stages import Stage
     from robust_tickets.ticket.ticket import Ticket
 
@@ -33,38 +34,38 @@ LOSSES = 50  # of a training's
 DIGITS = 5  # of mask distances and gates
 
 
-def shape(ticket: Ticket, model: Any) -> dict[str, Any]:
+def shape(ticket: Ticket, model: PreTrainedModel) -> dict[str, Any]:
     """``heads``: a row of 0 and 1 a layer; ``neurons``: kept and all of a layer. Of single weights, kept and all: ``weights`` of each
     matrix, ``by_head`` of q, k and v of each head of a layer, ``by_mlp`` of all else in a layer. ``model``: the whole one.
     """
     about = ticket.provenance
-    told = {"digest": ticket.digest, "kind": ticket.kind, "removed": dict(ticket.removed), "sparsity": ticket.sparsity}
-    told |= {"epoch": about.get("epoch"), "converged": about.get("converged")}
+    kept = {"digest": ticket.digest, "kind": ticket.kind, "removed": dict(ticket.removed), "sparsity": ticket.sparsity}
+    kept |= {"epoch": about.get("epoch"), "converged": about.get("converged")}
     if ticket.kind == "structured":
-        told["heads"] = [[int(kept) for kept in mask] for mask in ticket.masks["heads"]]
-        told["neurons"] = [[int(mask.sum()), int(mask.size)] for mask in ticket.masks["neurons"]]
+        kept["heads"] = [[int(one) for one in mask] for mask in ticket.masks["heads"]]
+        kept["neurons"] = [[int(mask.sum()), int(mask.size)] for mask in ticket.masks["neurons"]]
     else:
         masks = zip(ticket.names, ticket.masks["weights"], strict=True)
-        told["weights"] = {name: [int(np.count_nonzero(mask)), int(mask.size)] for name, mask in masks}
-        told |= _by_unit(ticket, model)
-    return told
+        kept["weights"] = {name: [int(np.count_nonzero(mask)), int(mask.size)] for name, mask in masks}
+        kept |= _by_unit(ticket, model)
+    return kept
 
 
-def _by_unit(ticket: Ticket, model: Any) -> dict[str, Any]:
+def _by_unit(ticket: Ticket, model: PreTrainedModel) -> dict[str, Any]:
     """Weights of heads and of what RobustT's figure calls MLPs: the attention's output, up and down."""
     layout = layout_of(model)
     heads, masks = layout.sizes(model.config)["heads"], dict(zip(ticket.names, ticket.masks["weights"], strict=True))
-    told: dict[str, Any] = {"by_head": [], "by_mlp": []}
+    kept: dict[str, Any] = {"by_head": [], "by_mlp": []}
     for i, layer in enumerate(layout.layers_of(model)):
         own = {name: mask for name, mask in masks.items() if name.startswith(f"{layout.layers}.{i}.")}
         blocks = [(path, count) for path, (group, count) in layout.rows_of(layer).items() if group == "heads"]
         rows = [own.pop(f"{layout.layers}.{i}.{path}.weight").reshape(count, heads, -1) for path, count in blocks]
         size = sum(row.size for row in rows) // heads
-        told["by_head"].append([[int(kept), size] for kept in sum(row.sum(axis=(0, 2)) for row in rows)])
-        told["by_mlp"].append(
+        kept["by_head"].append([[int(one), size] for one in sum(row.sum(axis=(0, 2)) for row in rows)])
+        kept["by_mlp"].append(
             [sum(int(np.count_nonzero(mask)) for mask in own.values()), sum(mask.size for mask in own.values())]
         )
-    return told
+    return kept
 
 
 def traces(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
@@ -84,11 +85,11 @@ def traces(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
 
 def cost(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
     """Seconds and sizes; ``processes``: the most that shared the device while a stage of it ran."""
-    told: dict[str, Any] = {}
+    found: dict[str, Any] = {}
     for stage in filter(None, (searched, trained)):
         if (stage.folder / "cost.json").is_file():
-            told |= read_json(stage.folder / "cost.json")
-    return {**told, "processes": max((stage.sharers for stage in (searched, trained) if stage is not None), default=1)}
+            found |= read_json(stage.folder / "cost.json")
+    return {**found, "processes": max((stage.sharers for stage in (searched, trained) if stage is not None), default=1)}
 
 
 def attacked(name: str, stage: Stage) -> tuple[Attacked, tuple[str, ...]]:
@@ -96,53 +97,38 @@ def attacked(name: str, stage: Stage) -> tuple[Attacked, tuple[str, ...]]:
     from robust_tickets.attack.result import AttackResult
 
     result = AttackResult.load(stage.folder)
-    ids: list[str] = []
-    letters: list[str] = []
-    queries: list[int] = []
-    texts: list[dict[str, Any]] = []
-    for example in result.examples():
-        ids.append(example.id)
-        letters.append(LETTERS[example.status])
-        queries.append(example.queries)
-        if example.status == SUCCESS and len(texts) < TEXTS:
-            before, after = (
-                None if score is None else round(1 - score, 4) for score in (example.score_before, example.score_after)
-            )
-            texts.append(
-                {
-                    "id": example.id, "label": example.label, "original": list(example.original),
-                    "perturbed": list(example.perturbed or ()), "before": before, "after": after,
-                }
-            )  # fmt: skip
+    examples = list(result.examples())
+    ids = [example.id for example in examples]
     if ids != list(result.ids):
-        said = (
-            f"{len(ids)} examples of {len(result.ids)}"
-            if len(ids) != len(result.ids)
-            else "other examples than its result names"
-        )
-        raise TicketsError(f"{stage.folder}: {said}", hint="remove the folder: it is then run again")
+        found = f"{len(ids)} examples of {len(result.ids)}" if len(ids) != len(result.ids) else "other examples"
+        hint = "remove the folder: it is then run again"
+        raise TicketsError(f"{stage.folder}: {found} than its result names", hint=hint, code="gather.other_examples")
     resources = {kind: dict(about) for kind, about in result.resources.items()}
-    told = Attacked(
+    substitutes = {kind: about["name"] for kind, about in resources.items() if about.get("substitute")}
+    attacked = Attacked(
         name=name,
         recipe=result.attack,
         digest=result.digest,
         split=str(result.task["split"]),
         examples=digest(list(result.ids)),
-        statuses="".join(letters),
-        queries=tuple(queries),
+        statuses="".join(LETTERS[example.status] for example in examples),
+        queries=tuple(example.queries for example in examples),
         resources=resources,
-        substitutes=tuple(
-            f"{INSTEAD.get(kind, kind)}: {about['name']} instead"
-            for kind, about in resources.items()
-            if about.get("substitute")
-        ),
+        substitutes=tuple(f"{INSTEAD.get(kind, kind)}: {used} instead" for kind, used in substitutes.items()),
         flags=result.flags,
         temperature=result.temperature,
         scoring=result.scoring,
         seconds=result.seconds,
-        texts=tuple(texts),
+        texts=tuple([_text(example) for example in examples if example.status == SUCCESS][:TEXTS]),
     )
-    return told, result.ids
+    return attacked, result.ids
+
+
+def _text(example: ExampleOutcome) -> dict[str, Any]:
+    scores = (example.score_before, example.score_after)
+    before, after = (None if score is None else round(1 - score, 4) for score in scores)
+    texts = {"original": list(example.original), "perturbed": list(example.perturbed or ())}
+    return {"id": example.id, "label": example.label, **texts, "before": before, "after": after}
 
 
 def without_paths(value: Any, paths: Mapping[str, Path]) -> Any:
@@ -166,12 +152,8 @@ def _along(metrics: Path) -> dict[str, Any]:
         if "loss" in line:
             losses.append([line["epoch"], line["loss"]])
         if isinstance(line.get("evaluation"), Mapping):
-            told = {
-                "epoch": line["epoch"],
-                "accuracy": line["evaluation"].get("accuracy"),
-                "loss": losses[-1][1] if losses else None,
-            }
-            evaluations.append(told)
+            point = {"epoch": line["epoch"], "accuracy": line["evaluation"].get("accuracy")}
+            evaluations.append({**point, "loss": losses[-1][1] if losses else None})
     found = {"accuracy": evaluations, "loss": _rounded(_spread(losses, LOSSES))}
     return {name: lines for name, lines in found.items() if lines}
 
@@ -194,22 +176,3 @@ def _lines(path: Path) -> Iterator[dict[str, Any]]:
     if path.is_file():
         for line in path.read_text("utf-8").splitlines():
             yield json.loads(line)
-
-
-NEAR = (
-    1.25  # times as many parameters as matrices alone would make: biases and norms are a tenth of the smallest models
-)
-
-
-def foreign(known: Outcome, paths: Paths) -> str | None:
-    """Why a result cannot be of these data and weights; none: nothing speaks against it. Their hashes are not looked at."""
-    unit, part = known.unit, part_of(known.notes)
-    if part is not None and not paths.subset:
-        return f"there is a result of a part of the data: {part}"
-    rows = rows_of(paths, unit.task).get("train")
-    if part is None and rows is not None and rows not in rules(unit.task).train:
-        return f"there is a result of all rows of {unit.task}; {rows:,} lie in {paths.data}"
-    here, then = weights_of(paths, unit.backbone), known.cost.get("dense_encoder_parameters")
-    if here and isinstance(then, int | float) and not 1 <= then / here <= NEAR:
-        return f"there is a result of a model with {then / 1e6:.3g} million parameters; the one in {paths.models} has {here / 1e6:.3g}"
-    return None

@@ -1,9 +1,9 @@
-"""Outcome: what a unit gave, in one small file that is kept. Whole tables, the page and every claim are made from such files alone.
+"""What a job gave, in one small file that is kept. Whole tables, the page and every claim are made from such files alone.
 
-``FOLDER/units/<unit id>.json`` holds the resolved config and its hash, the hashes of the inputs, versions and device, the clean accuracy,
+``FOLDER/units/<job id>.json`` holds the resolved config and its hash, the hashes of the inputs, versions and device, the clean accuracy,
 the ticket's shape, the cost, what was traced, and for each attack what became of every example: one letter and its number of queries. The
 ids of the examples, equal for all models, lie once in ``FOLDER/examples/<hash>.json``. A ticket of heads and neurons lies beside its
-outcome, with its scores, in ``<unit id>.ticket`` (``Ticket.load``); of one of single weights the outcome says how to search it again.
+outcome, with its scores, in ``<job id>.ticket`` (``Ticket.load``); of one of single weights the outcome says how to search it again.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 
 from robust_tickets.config import build, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_text
 from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.paths import Paths, rows_of, weights_of
+from robust_tickets.reproduce.protocol import part_of, rules
 from robust_tickets.reproduce.published import toml
 from robust_tickets.stats.classification import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN
 from robust_tickets.stats.compare_runs import TrainedRun
@@ -29,74 +31,88 @@ if TYPE_CHECKING:
 
 
 NEAR = 1e-6  # texts: shares are kept with all their digits
+BULK = (
+    1.25  # times as many parameters as matrices alone would make: biases and norms are a tenth of the smallest models
+)
 FOOLED = "s"
 HINT = "restore the file; results are not edited"
 
 
+def _damaged(message: str, hint: str = HINT) -> TicketsError:
+    return TicketsError(message, hint=hint, code="outcome.damaged")
+
+
 def check(outcome: Outcome) -> None:
     """Refuse an outcome that contradicts itself."""
-    for found in (_seed(outcome), _clean(outcome), _attacks(outcome)):
-        if found:
-            raise TicketsError(f"{outcome.unit.id}: {found}", hint=HINT)
+    seed, recipe = outcome.unit.seed, outcome.config.get("recipe")
+    own = recipe.get("seed", seed) if isinstance(recipe, dict) else seed
+    twice = [name for name, count in Counter(one.name for one in outcome.attacks).items() if count > 1]
+    found = f"its config has the seed {own}" if own != seed else _clean(outcome.clean)
+    if found or twice:
+        raise _damaged(f"{outcome.unit.id}: {found or f'{twice[0]} stands in it twice'}")
 
 
 def check_apart(outcomes: Sequence[Outcome]) -> None:
     """Refuse two seeds of an arm with one model: a run copied to another seed would make intervals narrower. A repeat may give it again."""
-    known: dict[Any, Outcome] = {}
+    known: dict[Any, Unit] = {}
     for one in sorted(outcomes, key=lambda one: one.unit):
         if trained := one.inputs.get("trained"):
-            unit = one.unit
-            before = known.setdefault((unit.task, unit.arm, unit.backbone, unit.flavour, trained), one).unit
-            if before.seed != unit.seed:
-                raise TicketsError(
-                    f"{before.id} and {unit.id} hold one trained model",
-                    hint="a seed is a run of its own: remove the copy",
-                )
+            before = known.setdefault((replace(one.unit, seed=0, repeat=0), trained), one.unit)
+            if before.seed != one.unit.seed:
+                hint = "a seed is a run of its own: remove the copy"
+                raise _damaged(f"{before.id} and {one.unit.id} hold one trained model", hint)
 
 
 def check_texts(outcome: Outcome, ids: Mapping[str, Sequence[str]]) -> None:
     """Refuse statuses that the texts kept beside them contradict: those are texts that fooled the model. ``ids``: by their hash."""
     for one in outcome.attacks:
-        letters = dict(zip(ids.get(one.examples, ()), one.statuses, strict=False))  # too few are told elsewhere
+        letters = dict(zip(ids.get(one.examples, ()), one.statuses, strict=False))  # too few are noted elsewhere
         for text in one.texts:
             if letters.get(str(text.get("id")), FOOLED) != FOOLED:
-                told = f"{outcome.unit.id}, {one.name}: {text['id']} fooled the model by its text, and did not by its status"
-                raise TicketsError(told, hint=HINT)
+                what = f"{text['id']} fooled the model by its text, and did not by its status"
+                raise _damaged(f"{outcome.unit.id}, {one.name}: {what}")
 
 
-def _seed(outcome: Outcome) -> str | None:
-    recipe = outcome.config.get("recipe")
-    own = recipe.get("seed", outcome.unit.seed) if isinstance(recipe, dict) else outcome.unit.seed
-    return None if own == outcome.unit.seed else f"its config has the seed {own}"
-
-
-def _clean(outcome: Outcome) -> str | None:
-    """Accuracy is a count of the evaluated texts, and that of its classes."""
-    clean: dict[str, Any] = {name: outcome.clean.get(name) for name in ("accuracy", "n", "per_class")}
-    value, n, classes = clean.values()
+def _clean(clean: Mapping[str, Any]) -> str:
+    """What is wrong with the accuracy, which is a count of the evaluated texts, and that of its classes."""
+    value, n, classes = (clean.get(name) for name in ("accuracy", "n", "per_class"))
     if not _number(value):
-        return None  # said where it is asked for
+        return ""  # noted where it is asked for
     if not 0 <= value <= 100:
         return f"a clean accuracy of {value} %"
     if not _number(n):
-        return None
+        return ""
     right = value * n / 100
     if abs(right - round(right)) > NEAR * n:
         return f"a clean accuracy of {value} %, which is no count of {n} texts"
     try:
-        told = math.fsum(one["recall"] * one["n"] / 100 for one in classes) if classes else right
+        by_class = math.fsum(one["recall"] * one["n"] / 100 for one in classes) if classes else right
     except (KeyError, TypeError):
         return "its classes cannot be read"
-    return None if abs(told - right) <= NEAR * n else f"{right:.0f} of {n} texts are right, by its classes {told:.0f}"
+    return (
+        ""
+        if abs(by_class - right) <= NEAR * n
+        else f"{right:.0f} of {n} texts are right, by its classes {by_class:.0f}"
+    )
 
 
-def _attacks(outcome: Outcome) -> str | None:
-    twice = [name for name, count in Counter(one.name for one in outcome.attacks).items() if count > 1]
-    return f"{twice[0]} stands in it twice" if twice else None
-
-
-def _number(value: Any) -> bool:
+def _number(value: Any) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def foreign(known: Outcome, paths: Paths) -> str:
+    """Why a result cannot be of these data and weights; empty: nothing speaks against it. Their hashes are not looked at."""
+    unit, part = known.unit, part_of(known.notes)
+    if part is not None and not paths.subset:
+        return f"there is a result of a part of the data: {part}"
+    rows = rows_of(paths, unit.task).get("train")
+    if part is None and rows is not None and rows not in rules(unit.task).train:
+        return f"there is a result of all rows of {unit.task}; {rows:,} lie in {paths.data}"
+    here, then = weights_of(paths, unit.backbone), known.cost.get("dense_encoder_parameters")
+    if here and isinstance(then, int | float) and not 1 <= then / here <= BULK:
+        there = f"there is a result of a model with {then / 1e6:.3g} million parameters"
+        return f"{there}; the one in {paths.models} has {here / 1e6:.3g}"
+    return ""
 
 
 SCHEMA = 1
@@ -132,11 +148,9 @@ class Attacked:
     def __post_init__(self) -> None:
         wrong = set(self.statuses) - set(LETTERS.values())
         if wrong or len(self.statuses) != len(self.queries):
-            raise TicketsError(
-                f"{self.name}: {len(self.statuses)} statuses and {len(self.queries)} numbers of queries"
-                + (f", {wrong}" if wrong else ""),
-                hint="one letter of f, s, k, u, e and one number for each example",
-            )
+            found = f"{len(self.statuses)} statuses and {len(self.queries)} numbers of queries"
+            hint = "one letter of f, s, k, u, e and one number for each example"
+            raise _damaged(f"{self.name}: {found}", hint)
 
     @property
     def n(self) -> int:
@@ -163,8 +177,7 @@ class Attacked:
     def run(self, unit: Unit, ids: Sequence[str], metric: Metric = "aua", source: str = "") -> TrainedRun:
         """The training run with this measure as its value."""
         if len(ids) != len(self.statuses):
-            told = f"{unit.id}, {self.name}: {len(self.statuses)} statuses of {len(ids)} examples"
-            raise TicketsError(told, hint=HINT)
+            raise _damaged(f"{unit.id}, {self.name}: {len(self.statuses)} statuses of {len(ids)} examples")
         names = {letter: status for status, letter in LETTERS.items()}
         statuses = {id: names[letter] for id, letter in zip(ids, self.statuses, strict=True)}
         return TrainedRun.of_statuses(statuses, seed=unit.seed, repeat=unit.repeat, measure=metric, source=source)
@@ -172,22 +185,16 @@ class Attacked:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """All that is kept of a unit. Percentages from 0 to 100."""
+    """All that is kept of a job. Percentages from 0 to 100."""
 
     unit: Unit
     config: dict[str, Any]  # the resolved recipe
     inputs: dict[str, Any]  # hashes of the task's splits and of theta_0, the package's version
     env: dict[str, Any]
     clean: dict[str, Any]  # split, n, accuracy, interval, per_class
-    cost: dict[
-        str, Any
-    ]  # seconds of search and training, parameters, FLOPs; "processes": how many shared the device meanwhile
-    ticket: dict[str, Any] | None = (
-        None  # digest, kind, removed, heads and neurons or weights that survive, epoch, converged
-    )
-    traces: dict[str, Any] = field(
-        default_factory=dict
-    )  # for figures: mask distances, gates over the epochs, accuracy along training
+    cost: dict[str, Any]  # seconds, parameters, FLOPs; "processes": how many shared the device meanwhile
+    ticket: dict[str, Any] | None = None  # digest, kind, removed, what survives, epoch, converged
+    traces: dict[str, Any] = field(default_factory=dict)  # mask distances, gates, accuracy along training: for figures
     attacks: tuple[Attacked, ...] = ()
     notes: tuple[str, ...] = ()  # deviations: a shortened search, a subset of the training rows
 
@@ -212,7 +219,7 @@ def ticket_of(folder: Path, outcome: Outcome) -> Ticket | None:
         return None
     ticket = Ticket.load(path)
     if outcome.ticket is None or ticket.digest != outcome.ticket.get("digest"):
-        raise TicketsError(f"{path} is not the ticket of the outcome beside it", hint=HINT)
+        raise _damaged(f"{path} is not the ticket of the outcome beside it")
     return ticket
 
 
@@ -222,57 +229,51 @@ def write(folder: Path, outcome: Outcome, examples: Mapping[str, Sequence[str]],
         ticket.save(place(folder, outcome.unit).with_suffix(BESIDE))
     for name, ids in examples.items():
         if digest(list(ids)) != name:
-            raise TicketsError(f"the ids of {name[:12]} have another hash", hint="digest(list(ids)) names them")
+            raise _damaged(f"the ids of {name[:12]} have another hash", "digest(list(ids)) names them")
         path = folder / "examples" / f"{name}.json"
         if not path.is_file():
             write_text(path, _text(list(ids)))
-    told = {"schema": SCHEMA, **asdict(outcome), "config_hash": outcome.config_hash}
-    return write_text(place(folder, outcome.unit), _text(told))
+    values = {"schema": SCHEMA, **asdict(outcome), "config_hash": outcome.config_hash}
+    return write_text(place(folder, outcome.unit), _text(values))
 
 
 def read(path: Path) -> Outcome:
-    """One outcome; a file that was changed by hand in its config, or that contradicts itself (``sound``), is refused."""
-    told = read_json(path)
-    if not isinstance(told, dict) or told.pop("schema", None) != SCHEMA:
-        raise TicketsError(f"{path} is no outcome of schema {SCHEMA}", hint="remove it: its unit is then run again")
-    hashed = told.pop("config_hash", None)
+    """One outcome; a file that was changed by hand in its config, or that contradicts itself, is refused."""
+    values = read_json(path)
+    if not isinstance(values, dict) or values.pop("schema", None) != SCHEMA:
+        raise _damaged(f"{path} is no outcome of schema {SCHEMA}", "remove it: its job is then run again")
+    hashed = values.pop("config_hash", None)
     try:
-        outcome: Outcome = build(Outcome, told, "outcome")
+        outcome: Outcome = build(Outcome, values, "outcome")
     except TicketsError as problem:  # of hundreds of files, most are called seed-0.json
-        raise TicketsError(f"{path}: {problem.message}", hint=HINT) from None
+        raise _damaged(f"{path}: {problem.message}") from None
     if outcome.config_hash != hashed:
-        raise TicketsError(f"{path}: the config does not have the hash beside it", hint=HINT)
+        raise _damaged(f"{path}: the config does not have the hash beside it")
     check(outcome)
     return replace(outcome, attacks=tuple(map(_called, outcome.attacks)))
 
 
 def _called(attacked: Attacked) -> Attacked:
     """The attack with the protocol's names for what it used, wherever that lay."""
-    known = toml("attacks.toml")["called"]
-    found = {
-        kind: known[about["digest"]]
-        for kind, about in attacked.resources.items()
-        if isinstance(about, dict) and about.get("digest") in known
-    }
-    resources = {
-        kind: {**about, "name": found[kind]} if kind in found else about for kind, about in attacked.resources.items()
-    }
-    told = [*attacked.substitutes, *attacked.flags]
-    for kind, name in found.items():
-        before = attacked.resources[kind].get("name")
-        for begin, end in ((f"{INSTEAD.get(kind, kind)}: ", " instead"), (f"substitute {kind}: ", ";")):
-            told = [words.replace(f"{begin}{before}{end}", f"{begin}{name}{end}") for words in told]
+    known: Mapping[str, str] = toml("attacks.toml")["called"]
+    resources, words = dict(attacked.resources), [*attacked.substitutes, *attacked.flags]
+    for kind, about in attacked.resources.items():
+        name = known.get(about.get("digest", "")) if isinstance(about, dict) else None
+        if name is not None:
+            resources[kind] = {**about, "name": name}
+            for begin, end in ((f"{INSTEAD.get(kind, kind)}: ", " instead"), (f"substitute {kind}: ", ";")):
+                words = [one.replace(f"{begin}{about.get('name')}{end}", f"{begin}{name}{end}") for one in words]
     count = len(attacked.substitutes)
-    return replace(attacked, resources=resources, substitutes=tuple(told[:count]), flags=tuple(told[count:]))
+    return replace(attacked, resources=resources, substitutes=tuple(words[:count]), flags=tuple(words[count:]))
 
 
 def read_all(folder: Path) -> tuple[Outcome, ...]:
-    """All outcomes under a folder, in the order of their units; a folder that is not there has none."""
+    """All outcomes under a folder, in the order of their jobs; a folder that is not there has none."""
     found = []
     for path in sorted(path for path in (folder / "units").rglob("*.json") if path.parent.suffix != BESIDE):
         outcome = read(path)
         if place(folder, outcome.unit) != path:
-            raise TicketsError(f"{path} holds the unit {outcome.unit.id}", hint="a unit's file lies under its id")
+            raise _damaged(f"{path} holds the unit {outcome.unit.id}", "a job's file lies under its id")
         found.append(outcome)
     check_apart(found)
     named = {attacked.examples for outcome in found for attacked in outcome.attacks if attacked.texts}
@@ -284,16 +285,13 @@ def read_all(folder: Path) -> tuple[Outcome, ...]:
 
 def ids_of(folder: Path, examples: str) -> tuple[str, ...]:
     """The ids behind a hash."""
-    path, hint = (
-        folder / "examples" / f"{examples}.json",
-        "restore the file, or remove the results that name it and run them again",
-    )
+    path, hint = folder / "examples" / f"{examples}.json", "restore the file, or remove the results that name it"
     try:
         found = read_json(path)
     except TicketsError as problem:
-        raise TicketsError(f"the ids of attacked examples cannot be had: {problem.message}", hint=hint) from None
+        raise _damaged(f"the ids of attacked examples cannot be had: {problem.message}", hint) from None
     if digest(found) != examples:
-        raise TicketsError(f"{path} has another hash than its name", hint=hint)
+        raise _damaged(f"{path} has another hash than its name", hint)
     return tuple(found)
 
 
@@ -305,8 +303,8 @@ def _text(value: Any) -> str:
 def _lines(value: Any, depth: int) -> str:
     inner = " " * (depth + 1)
     if isinstance(value, dict) and value:
-        told = [f"{inner}{json.dumps(key)}: {_lines(value[key], depth + 1)}" for key in sorted(value)]
-        return "{\n" + ",\n".join(told) + "\n" + " " * depth + "}"
+        lines = [f"{inner}{json.dumps(key)}: {_lines(value[key], depth + 1)}" for key in sorted(value)]
+        return "{\n" + ",\n".join(lines) + "\n" + " " * depth + "}"
     if isinstance(value, list) and any(isinstance(one, dict | list) for one in value):
         return "[\n" + ",\n".join(inner + _lines(one, depth + 1) for one in value) + "\n" + " " * depth + "]"
     return json.dumps(value, ensure_ascii=False)

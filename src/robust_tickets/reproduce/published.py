@@ -6,21 +6,23 @@ names, rows the paper's, but for sparsities, which the papers write as subscript
 
 from __future__ import annotations
 
+import copy
 import json
 import tomllib
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib.resources import files
 from typing import Any, Literal
 
+from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 
 
 @cache
 def toml(name: str) -> dict[str, Any]:
-    """The file called so; what it gives is shared, and nobody's to change."""
+    """The file called so; what it gives is shared: do not change it."""
     return tomllib.loads((files(__package__) / name).read_text("utf-8"))
 
 
@@ -102,12 +104,26 @@ class Table:
     redrawn: str = ""  # of a figure: what of our runs it takes
     runs: Mapping[str, int] = field(
         default_factory=dict, hash=False
-    )  # by row, where its caption says of how many its numbers are the mean
+    )  # by row, of how many its caption says it is the mean
 
     @property
     def source(self) -> str:
-        told, what = paper(self.paper), "Table" if self.kind == "table" else "Figure"
-        return f"{told.name} ({told.venue}), {what} {self.id.rpartition('-')[2][1:]}"
+        of, what = paper(self.paper), "Table" if self.kind == "table" else "Figure"
+        return f"{of.name} ({of.venue}), {what} {self.id.rpartition('-')[2][1:]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Contents:
+    """A table or figure of ``contents.toml``, in our words."""
+
+    id: str
+    title: str
+    recipes: tuple[str, ...]
+    notes: tuple[str, ...]
+    tasks: tuple[str, ...] = ()
+    shows: str = ""
+    redrawn: str = ""
+    runs: Mapping[str, int] = field(default_factory=dict)
 
 
 @cache
@@ -115,8 +131,8 @@ def _numbers() -> dict[str, Any]:
     return json.loads((files(__package__) / "published.json").read_text("utf-8"))  # type: ignore[no-any-return]
 
 
-def _words() -> dict[str, Any]:
-    return toml("contents.toml")
+def _unknown(message: str, hint: str) -> TicketsError:
+    return TicketsError(message, hint=hint, code="published.unknown")
 
 
 def papers() -> tuple[Paper, ...]:
@@ -127,16 +143,16 @@ def papers() -> tuple[Paper, ...]:
 @cache
 def paper(name: str) -> Paper:
     """The paper ``er``, ``rt`` or ``or``."""
-    told = _words()["papers"].get(name)
-    if told is None:
-        raise TicketsError(f"{name!r} is none of the papers", hint=did_you_mean(name, PAPERS))
-    return Paper(id=name, **{**told, "notes": tuple(told["notes"])})
+    if name not in PAPERS:
+        raise _unknown(f"{name!r} is none of the papers", did_you_mean(name, PAPERS))
+    found: Paper = build(Paper, {"id": name, **toml("contents.toml")["papers"][name]}, f"contents.toml: {name}")
+    return found
 
 
 @cache
 def tables() -> tuple[Table, ...]:
     """All tables and figures, in the papers' order: a paper's tables, then its figures."""
-    return tuple(_table(entry) for entry in _words()["contents"])
+    return tuple(_table(build(_Contents, one, "contents.toml")) for one in toml("contents.toml")["contents"])
 
 
 def table(id: str) -> Table:
@@ -144,62 +160,56 @@ def table(id: str) -> Table:
     found = {one.id: one for one in tables()}
     name = id.strip().upper()
     if name not in found:
-        why = _words()["left_out"].get(name)
-        hint = (
-            f"`tickets reproduce --list` shows what there is; {name} is left out: {why}"
-            if why
-            else did_you_mean(name, found)
-        )
-        raise TicketsError(f"{id!r} is none of the tables and figures", hint=hint)
+        why = left_out().get(name)
+        hint = f"`tickets reproduce --list` shows what there is; {name} is left out: {why}"
+        raise _unknown(f"{id!r} is none of the tables and figures", hint if why else did_you_mean(name, found))
     return found[name]
+
+
+def left_out() -> Mapping[str, str]:
+    """Tables and figures of the papers that are none of these, and why."""
+    return toml("contents.toml")["left_out"]  # type: ignore[no-any-return]
 
 
 def cells(id: str, **where: Any) -> tuple[Cell, ...]:
     """The numbers of a table, row by row; ``where`` keeps those with these values: ``cells("ER-T1", task="sst2", metric="aua")``."""
-    found = _cells(table(id).id)
+    found = everything = _cells(table(id).id)
     for key, value in where.items():
         names = [field.name for field in fields(Cell)]
         if key not in names:
-            raise TicketsError(f"a cell has no {key!r}", hint=did_you_mean(key, names))
-        known = {getattr(cell, key) for cell in _cells(table(id).id)}
+            raise _unknown(f"a cell has no {key!r}", did_you_mean(key, names))
+        known = {getattr(cell, key) for cell in everything}
         if known and value not in known:
-            raise TicketsError(
-                f"{id} has no cell whose {key} is {value!r}", hint=did_you_mean(str(value), map(str, known))
-            )
+            hint = did_you_mean(str(value), map(str, known))
+            raise _unknown(f"{id} has no cell whose {key} is {value!r}", hint)
         found = tuple(cell for cell in found if getattr(cell, key) == value)
     return found
 
 
 def averaged(id: str, row: str, metric: str) -> int:
     """Of how many runs a printed number is the mean, by what the paper says of the row, the measure or all its numbers; 1: nothing."""
-    one, told = table(id), paper(table(id).paper)
-    return one.runs.get(row) or (told.timed if metric.startswith("speedup") and told.timed > 1 else told.runs)
+    one, of = table(id), paper(table(id).paper)
+    return one.runs.get(row) or (of.timed if metric.startswith("speedup") and of.timed > 1 else of.runs)
 
 
 def settings(id: str) -> dict[str, Any]:
     """The published hyper-parameters: ``ER-T6`` (by task), ``RT-T5`` (fine-tuning), ``RT-T6`` (by attack), ``RT-T7`` (by task)."""
     known = _numbers()["settings"]
     if id not in known:
-        raise TicketsError(f"{id!r} is no table of hyper-parameters", hint=did_you_mean(id, known))
-    return json.loads(json.dumps(known[id]))  # type: ignore[no-any-return]  # a copy: the caller may change it
+        raise _unknown(f"{id!r} is no table of hyper-parameters", did_you_mean(id, known))
+    return copy.deepcopy(known[id])  # type: ignore[no-any-return]  # the caller may change it
 
 
-def _table(entry: dict[str, Any]) -> Table:
-    printed = _numbers()["tables"].get(entry["id"], {"columns": [], "rows": []})
+def _table(words: _Contents) -> Table:
+    printed = _numbers()["tables"].get(words.id, {"columns": [], "rows": []})
     rows = tuple(Row(task=task, name=name, backbone=backbone) for task, name, backbone, _ in printed["rows"])
+    own = {**vars(words), "tasks": tuple(dict.fromkeys(row.task for row in rows)) or words.tasks}
     return Table(
-        id=entry["id"],
-        paper=entry["id"][:2].lower(),
-        title=entry["title"],
-        kind="figure" if entry["id"][3] == "F" else "table",
+        **own,
+        paper=words.id[:2].lower(),
+        kind="figure" if words.id[3] == "F" else "table",
         columns=tuple(Column(metric=metric, attack=attack) for metric, attack in printed["columns"]),
         rows=rows,
-        tasks=tuple(dict.fromkeys(row.task for row in rows)) or tuple(entry.get("tasks", ())),
-        notes=tuple(entry["notes"]),
-        recipes=tuple(entry["recipes"]),
-        shows=entry.get("shows", ""),
-        redrawn=entry.get("redrawn", ""),
-        runs=entry.get("runs", {}),
     )
 
 
@@ -242,108 +252,88 @@ class Finding:
     others: tuple[str, ...] = ()
 
 
-@cache
 def findings(id: str) -> tuple[Finding, ...]:
     """All that is found about the numbers of one table; empty for a figure."""
     name = table(id).id
-    return tuple(one for one in _all() if one.table == name)
-
-
-def of_500(id: str) -> dict[str, tuple[int, int]]:
-    """For each task: how many accuracies under attack are multiples of 0.2, as 500 examples give, and how many there are."""
-    told: dict[str, tuple[int, int]] = {}
-    for cell in cells(id):
-        if cell.metric == "aua":
-            even, count = told.get(cell.task, (0, 0))
-            told[cell.task] = even + (round(cell.value * 10) % 2 == 0), count + 1
-    return told
+    return tuple(one for one in _findings() if one.table == name)
 
 
 @cache
-def _all() -> tuple[Finding, ...]:
+def _findings() -> tuple[Finding, ...]:
     everything = [cell for one in tables() for cell in cells(one.id)]
-    return (*_equal(everything), *_disagreeing(everything), *_success(everything), *_granular(everything))
+    kinds: dict[Kind, Callable[[list[Cell]], Iterator[_Found]]] = {
+        "equal": _equal, "disagrees": _disagreeing, "success": _success, "granularity": _granular
+    }  # fmt: skip
+    found = []
+    for kind, look in kinds.items():
+        for cell, words, others in look(everything):
+            own: dict[str, Any] = {name: getattr(cell, name) for name in ("table", "task", "row", "metric", "attack")}
+            text = ", ".join(filter(None, (cell.task, cell.row, cell.attack))) + f": {words}"
+            found.append(Finding(kind=kind, **own, text=text, others=tuple(dict.fromkeys(o.table for o in others))))
+    return tuple(found)
 
 
-def _finding(kind: Kind, cell: Cell, text: str, others: tuple[str, ...] = ()) -> Finding:
-    return Finding(
-        kind=kind,
-        table=cell.table,
-        task=cell.task,
-        row=cell.row,
-        metric=cell.metric,
-        attack=cell.attack,
-        text=text,
-        others=others,
-    )
+_Found = tuple[Cell, str, list[Cell]]
+_Values = dict[tuple[str, str, str, str, str | None], float]
 
 
-def _named(cell: Cell) -> str:
-    return f"{cell.task}, {cell.row}" + (f", {cell.attack}" if cell.attack else "")
+def _values(everything: list[Cell]) -> _Values:
+    return {(c.table, c.task, c.row, c.metric, c.attack): c.value for c in everything}
 
 
-def _equal(everything: list[Cell]) -> Iterator[Finding]:
-    value = {(c.table, c.task, c.row, c.metric, c.attack): c.value for c in everything}
-    alike = defaultdict(list)
+def _equal(everything: list[Cell]) -> Iterator[_Found]:
+    """Accuracies, clean and under attack, that another paper prints too; with equal queries where both have them."""
+    value, alike = _values(everything), defaultdict(list)
     for cell in everything:
         if cell.metric == "aua":
             clean = value[cell.table, cell.task, cell.row, "clean", None]
             alike[cell.task, cell.backbone, cell.attack, clean, cell.value].append(cell)
     for group in alike.values():
+        asked = {cell: value.get((cell.table, cell.task, cell.row, "queries", cell.attack)) for cell in group}
         for cell in group:
-            asked = value.get((cell.table, cell.task, cell.row, "queries", cell.attack))
-            others = []
-            for other in group:
-                also = value.get((other.table, other.task, other.row, "queries", other.attack))
-                if other.table[:2] != cell.table[:2] and (asked is None or also is None or asked == also):
-                    others.append((other, asked is not None and also is not None))
+            others = [
+                other
+                for other in group
+                if other.table[:2] != cell.table[:2]
+                and (None in (asked[cell], asked[other]) or asked[cell] == asked[other])
+            ]
             if others:
-                where = "; ".join(f"{o.table}, {o.row}" + (" (queries too)" if both else "") for o, both in others)
-                text = f"{_named(cell)}: clean and attacked accuracy are those of {where}"
-                yield _finding("equal", cell, text, tuple(dict.fromkeys(o.table for o, _ in others)))
+                too = {o: "" if None in (asked[cell], asked[o]) else " (queries too)" for o in others}
+                where = "; ".join(f"{o.table}, {o.row}{words}" for o, words in too.items())
+                yield cell, f"clean and attacked accuracy are those of {where}", others
 
 
-def _disagreeing(everything: list[Cell]) -> Iterator[Finding]:
-    told = defaultdict(list)
-    for cell in everything:
-        told[cell.table[:2], cell.task, cell.backbone, SAME.get(cell.row, cell.row), cell.metric, cell.attack].append(
-            cell
-        )
-    for group in told.values():
+def _disagreeing(everything: list[Cell]) -> Iterator[_Found]:
+    """Numbers of one model that a paper prints twice, and not alike."""
+    groups = defaultdict(list)
+    for c in everything:
+        groups[c.table[:2], c.task, c.backbone, SAME.get(c.row, c.row), c.metric, c.attack].append(c)
+    for group in groups.values():
         for cell in group:
             others = [other for other in group if other.value != cell.value]
             if others:
                 where = ", ".join(f"{other.value} in {other.table}" for other in others)
-                text = f"{_named(cell)}: {cell.metric} is {cell.value} here, {where}"
-                yield _finding("disagrees", cell, text, tuple(other.table for other in others))
+                yield cell, f"{cell.metric} is {cell.value} here, {where}", others
 
 
-def _success(everything: list[Cell]) -> Iterator[Finding]:
-    value = {(c.table, c.task, c.row, c.metric, c.attack): c.value for c in everything}
+def _success(everything: list[Cell]) -> Iterator[_Found]:
+    """Rates of success that do not follow from the accuracies beside them."""
+    value = _values(everything)
     for cell in everything:
         if cell.metric == "suc":
-            clean, left = (
-                value[cell.table, cell.task, cell.row, m, a] for m, a in (("clean", None), ("aua", cell.attack))
-            )
-            given = 100 * (clean - left) / clean
+            clean = value[cell.table, cell.task, cell.row, "clean", None]
+            given = 100 * (clean - value[cell.table, cell.task, cell.row, "aua", cell.attack]) / clean
             if abs(given - cell.value) > SLACK:
-                yield _finding("success", cell, f"{_named(cell)}: suc is {cell.value}, clean and aua give {given:.1f}")
+                yield cell, f"suc is {cell.value}, clean and aua give {given:.1f}", []
 
 
-def _granular(everything: list[Cell]) -> Iterator[Finding]:
+def _granular(everything: list[Cell]) -> Iterator[_Found]:
+    """Shares that no count of SST-2's examples gives, where a number is of one run: RobustT's are means of five."""
     possible = {round(100 * count / SST2, 1) for count in range(SST2 + 1)}
     for cell in everything:
-        one_run = cell.table[:2] in ("ER", "OR")  # RobustT's numbers are said to be means of five
-        mean = cell.row == "Random Tickets"
-        if (
-            one_run
-            and not mean
-            and cell.task == "sst2"
-            and cell.metric in ("clean", "aua")
-            and cell.value not in possible
-        ):
-            text = f"{_named(cell)}: no count out of {SST2} rounds to {cell.value} (one cut off would)"
-            yield _finding("granularity", cell, text)
+        one_run = cell.table[:2] in ("ER", "OR") and cell.row != "Random Tickets" and cell.task == "sst2"
+        if one_run and cell.metric in ("clean", "aua") and cell.value not in possible:
+            yield cell, f"no count out of {SST2} rounds to {cell.value} (one cut off would)", []
 
 
 def summary(id: str) -> tuple[str, ...]:
@@ -352,12 +342,12 @@ def summary(id: str) -> tuple[str, ...]:
     for one in findings(id):
         for other in one.others if one.kind == "equal" else ():
             rows[one.task, other].append(one.row)
-    places: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
+    where: dict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for (task, other), names in rows.items():
-        places[task, tuple(names)].append(other)  # a row's name stands there once for every attack
+        where[task, tuple(names)].append(other)  # a row's name stands there once for every attack
     equal = [
         f"{task}: accuracy, clean and under attack, is to the digit that of {', '.join(others)} for {', '.join(dict.fromkeys(who))} "
         f"(attacks: {len(who)})"
-        for (task, who), others in places.items()
+        for (task, who), others in where.items()
     ]
     return (*equal, *(one.text for one in findings(id) if one.kind != "equal"))

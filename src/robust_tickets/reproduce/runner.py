@@ -14,21 +14,15 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import check_writable, read_json
 from robust_tickets.progress import duration, say, warn
 from robust_tickets.reproduce import outcome
 from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.one import check_same, complete, found, recipe_of
-from robust_tickets.reproduce.paths import Paths
-from robust_tickets.reproduce.worker import Request, write_failure
-
-if TYPE_CHECKING:
-    from robust_tickets.reproduce.outcome import Outcome
-    from robust_tickets.reproduce.protocol import NamedAttack
+from robust_tickets.reproduce.outcome import Outcome
+from robust_tickets.reproduce.worker import Request, check_same, complete, found, recipe_of, write_failure
 
 COMMAND = [sys.executable, "-P", "-m", "robust_tickets.reproduce.worker"]  # -P: nothing from the working directory
 LOOK = 0.2  # seconds between two looks whether to end
@@ -61,36 +55,18 @@ class Ended:
     seconds: float = 0.0
 
 
-def work(
-    units: Sequence[Unit],
-    attacks: Mapping[Unit, Sequence[NamedAttack]],
-    paths: Paths,
-    store: Path,
-    results: Path,
-    *,
-    processes: int = 1,
-    budget: float | None = None,
-    drop_models: bool = False,
-    searches: frozenset[Unit] = frozenset(),
-    log: bool = False,
-) -> Summary:
-    """Run all jobs, each with its attacks; of ``searches`` the ticket alone. Repeats of a seed come last, alone on the device.
+def run_jobs(requests: Sequence[Request], *, budget: float | None = None, log: bool = False) -> Summary:
+    """Run all jobs, by as many processes as they say. Repeats of a seed come last, alone on the device.
 
     After ``budget`` seconds nothing is begun, and what runs is ended and left. ``log``: to files, not to the terminal.
     """
     deadline = time.monotonic() + budget if budget is not None else None
-    requests = [
-        Request(
-            unit=unit, attacks=tuple(attacks[unit]), paths=paths, store=store.absolute(), results=results.absolute(),
-            processes=processes, search_only=unit in searches, drop_models=drop_models,
-        )
-        for unit in dict.fromkeys(units)
-    ]  # fmt: skip
+    requests = list({request.unit: request for request in requests}.values())
     known, why, waiting = _sorted(requests)
-    refused = tuple(unit for unit in why)
-    for folder in (store, results) if waiting else ():
-        check_writable(folder)
-    done: list[Unit] = []
+    refused, done = tuple(why), list[Unit]()
+    for request in waiting[:1]:
+        check_writable(request.store)
+        check_writable(request.results)
 
     def ended(request: Request, how: Ended) -> None:
         if how.state == "failed":
@@ -101,17 +77,13 @@ def work(
             count = f"[{len(known) + len(done) + len(why)}/{len(requests)}]"
             say(f"{count} {request.unit.id}: {how.words} ({duration(how.seconds)})")
 
-    for some, width in (
-        ([r for r in waiting if not r.unit.repeat], processes),
-        ([r for r in waiting if r.unit.repeat], 1),
-    ):
-        shared = max(1, min(width, len(some)))
-        _pool([replace(request, processes=shared) for request in some], deadline, log or processes > 1, ended)
+    first = [request for request in waiting if not request.unit.repeat]
+    for some in (first, [replace(request, processes=1) for request in waiting if request.unit.repeat]):
+        shared = [replace(request, processes=max(1, min(request.processes, len(some)))) for request in some]
+        _pool(shared, deadline, log or any(request.processes > 1 for request in requests), ended)
     left = tuple(r.unit for r in waiting if r.unit not in done and r.unit not in why)
-    summary = Summary(
-        done=tuple(done), found=known, failed=tuple(why), refused=refused, left=left,
-        why={unit.id: message for unit, message in why.items()},
-    )  # fmt: skip
+    reasons = {unit.id: message for unit, message in why.items()}
+    summary = Summary(done=tuple(done), found=known, failed=tuple(why), refused=refused, left=left, why=reasons)
     say(f"jobs: {summary.line}")
     return summary
 
@@ -133,17 +105,14 @@ def numbers(of: Outcome) -> str:
 
 def _sorted(requests: Sequence[Request]) -> tuple[tuple[Unit, ...], dict[Unit, str], list[Request]]:
     """Jobs that are done, those whose result was made with other settings and is not taken, and those to be run."""
-    known: list[Unit] = []
-    refused: dict[Unit, str] = {}
-    waiting: list[Request] = []
+    known, refused, waiting = list[Unit](), dict[Unit, str](), list[Request]()
     for request in requests:
         try:
             there = found(request.unit, request.results)
-            if there is None or not complete(there, request.attacks, request.search_only):
+            if there is None or not complete(there, request):
                 waiting.append(request)
                 continue
-            recipe = recipe_of(request.unit, (), request.paths)
-            check_same(there, recipe, request.unit, request.attacks, request.paths)
+            check_same(there, recipe_of(request.unit, (), request.paths), request)
             known.append(request.unit)
         except TicketsError as problem:
             refused[request.unit] = write_failure(request, problem)
@@ -193,7 +162,10 @@ def _run(request: Request, deadline: float | None, stop: threading.Event, log: b
             return Ended(state="done", words=numbers(there), seconds=time.monotonic() - began)
         if request.failure.is_file():
             return Ended(state="failed", words=str(read_json(request.failure)["message"]))
-        return Ended(state="failed", words=write_failure(request, _died(code, request)))
+        how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
+        hint = f"if it was killed for memory, give fewer --processes; its log: {request.log}"
+        died = TicketsError(f"its process ended {how}", hint=hint, exit_code=FAILED, code="runner.died")
+        return Ended(state="failed", words=write_failure(request, died))
     except Exception as problem:  # it could not be started or read: no reason to lose the other jobs
         return Ended(state="failed", words=write_failure(request, problem))
 
@@ -201,12 +173,10 @@ def _run(request: Request, deadline: float | None, stop: threading.Event, log: b
 def _start(request: Request, log: bool) -> subprocess.Popen[bytes]:
     """The process, with its request; what it prints goes to its log or to standard error."""
     request.log.parent.mkdir(parents=True, exist_ok=True)
+    env = {**os.environ, **threads(request.processes)}
     with open(request.log if log else os.devnull, "ab") as lines:
-        process = subprocess.Popen(
-            COMMAND,
-            stdin=subprocess.PIPE, stdout=lines if log else 2, stderr=lines if log else 2,
-            env={**os.environ, **threads(request.processes)},
-        )  # fmt: skip
+        to = lines if log else 2
+        process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=to, stderr=to, env=env)
     assert process.stdin is not None
     with suppress(BrokenPipeError):  # it is gone already, which its exit code says
         process.stdin.write(request.to_json().encode() + b"\n")
@@ -239,12 +209,3 @@ def threads(processes: int) -> dict[str, str]:
     share = str(max(1, len(os.sched_getaffinity(0)) // processes)) if hasattr(os, "sched_getaffinity") else "1"
     own = {"OMP_NUM_THREADS": share, "RAYON_NUM_THREADS": share, "OMP_WAIT_POLICY": "passive"}
     return {name: os.environ.get(name, value) for name, value in own.items()}
-
-
-def _died(code: int, request: Request) -> TicketsError:
-    how = f"by signal {-code}" if code < 0 else f"with exit code {code}"
-    return TicketsError(
-        f"its process ended {how}",
-        hint=f"if it was killed for memory, give fewer --processes; its log: {request.log}",
-        exit_code=FAILED,
-    )
