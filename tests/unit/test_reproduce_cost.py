@@ -14,7 +14,7 @@ import outcomes as made_up
 from judging import made as judged
 from robust_tickets.registry import ADVERSARIES, METHODS
 from robust_tickets.reproduce.arms import arm, arms, tree
-from robust_tickets.reproduce.cost import TOKENS, Device, _search, _task, cost, device, passes, pieces, work
+from robust_tickets.reproduce.cost import TOKENS, Device, cost, device, passes, pieces, search_seconds, size_of, work
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.paths import LEAST, Paths, rows_of, share_of
@@ -133,17 +133,17 @@ def test_an_arm_costs_what_its_recipe_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["earlyrobust", "orticket"])
 def test_a_search_that_is_left_at_a_point_costs_what_lies_before_it(name: str) -> None:
-    sizes, default = _task(Paths(), "sst2"), METHODS.get(name)()
-    whole = _search({"name": name, "stop": "fixed", "at_epoch": 1.0}, sizes, PLAIN)
-    assert _search({"name": name, "stop": "fixed"}, sizes, PLAIN) == pytest.approx(default.at_epoch * whole)
-    assert _search({"name": name}, sizes, PLAIN) == pytest.approx(0.5 * whole)
+    sizes, default = size_of("sst2"), METHODS.get(name)()
+    whole = search_seconds({"name": name, "stop": "fixed", "at_epoch": 1.0}, sizes, PLAIN)
+    assert search_seconds({"name": name, "stop": "fixed"}, sizes, PLAIN) == pytest.approx(default.at_epoch * whole)
+    assert search_seconds({"name": name}, sizes, PLAIN) == pytest.approx(0.5 * whole)
 
 
 def test_a_search_that_changes_its_adversary_has_its_passes() -> None:
     """As released, token types are left out; the adversary stays FreeLB, and five passes."""
-    sizes = _task(Paths(), "sst2")
+    sizes = size_of("sst2")
     for name in ("earlyrobust", "robustt"):
-        assert _search({"name": name, "adversary": {"token_types": False}}, sizes, PLAIN) == _search(
+        assert search_seconds({"name": name, "adversary": {"token_types": False}}, sizes, PLAIN) == search_seconds(
             {"name": name}, sizes, PLAIN
         )
     whole, released = (
@@ -174,8 +174,8 @@ def test_a_search_has_the_batches_that_its_recipe_says(name: str) -> None:
         recipe = resolve(name, Paths(corpus=Path("texts")).placed(made), [arm(name).arm])
         told = {**made["search"], "batch_size": recipe.arms[0].search.batch_size}
         silent = {key: value for key, value in told.items() if key != "batch_size"}
-        sizes = _task(Paths(), task)
-        assert _search(told, sizes, per_update) == pytest.approx(_search(silent, sizes, per_update))
+        sizes = size_of(task)
+        assert search_seconds(told, sizes, per_update) == pytest.approx(search_seconds(silent, sizes, per_update))
 
 
 def test_estimates_are_near_what_was_measured() -> None:
@@ -203,10 +203,10 @@ def test_imp_has_the_rounds_of_its_task(task: str) -> None:
 
     unit = Unit(task=task, arm="imp")
     (made,) = resolve("imp", tree(unit, settings(unit, cuda=False)), ["imp"]).arms
-    sizes = _task(Paths(), task)
-    per_row = replace(PLAIN, token=1 / sizes["tokens"])
-    assert _search({"name": "imp"}, sizes, per_row) == pytest.approx(
-        sizes["rows"] * made.search.epochs * len(made.search.rungs)
+    sizes = size_of(task)
+    per_row = replace(PLAIN, token=1 / sizes.tokens)
+    assert search_seconds({"name": "imp"}, sizes, per_row) == pytest.approx(
+        sizes.rows * made.search.epochs * len(made.search.rungs)
     )
 
 

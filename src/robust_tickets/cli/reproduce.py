@@ -336,7 +336,7 @@ def _grid(*headers: str, right: Iterable[int] = (), wraps: Iterable[int] = ()) -
 def _line(console: Console, words: str) -> None:
     from rich.text import Text
 
-    console.print(Text(words), soft_wrap=True)
+    console.print(Text(words))
 
 
 def _items(console: Console, title: str, lines: Iterable[str]) -> None:

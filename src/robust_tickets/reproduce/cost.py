@@ -1,6 +1,6 @@
-"""What a plan will cost, said before anything is loaded: rows × epochs × passes × seconds, from the numbers of ``cost.toml``.
+"""What a plan will cost, before anything is loaded: rows × epochs × passes × seconds, from the numbers of ``cost.toml``.
 
-A search or a training that several units share is counted once. Epochs, steps and batches are read from each unit's own recipe; only where
+A search or a training that several jobs share is counted once. Epochs, steps and batches are read from each job's own recipe; only where
 a recipe leaves them to the method does ``cost.toml`` say them again, because asking the method would load torch. A test holds the two
 together. An estimate errs towards too long: a ticket is taken to cost what the whole model costs.
 """
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from robust_tickets.config import Said, digest
+from robust_tickets.config import Said, build, digest
 from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import mapping
@@ -27,14 +28,6 @@ from robust_tickets.reproduce.protocol import NamedAttack, rules, settings
 from robust_tickets.reproduce.published import toml
 
 Kind = Literal["search", "train", "attack"]
-UNKNOWN = {
-    "rows": 10_000,
-    "tokens": 40,
-    "attacked": 500,
-    "words": 30,
-    "long": 40,
-}  # of a task that cost.toml does not have
-BATCH = 32
 DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidiactl")  # there is a GPU
 NOWHERE = Paths()
 OURS = "h200"  # what the protocol's runs are planned on
@@ -56,17 +49,75 @@ class Device:
     start: float = 0.0  # of a search or training beside its updates: loading, capturing graphs, saving
     asking: float = 0.0  # of an attack beside its questions, likewise
     half: float = 1.0  # times as fast an attack is on a copy in float16
-    searches: Mapping[str, float] = field(
-        default_factory=dict
-    )  # times as long a method's update takes: coefficients, gates, words
+    searches: Mapping[str, float] = field(default_factory=dict)  # times as long a method's update takes
+
+    def epoch(self, rows: float, tokens: float, batch: float, passes: float) -> float:
+        """An epoch of some rows of so many tokens."""
+        return self.margin * (rows / batch * (self.update + passes * self.each) + rows * tokens * passes * self.token)
 
 
 TOKENS = Device(name="tokens", about="passes by their tokens", update=0, each=0, token=1, text=0, query=0, margin=1)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Size:
+    """The rows of a task, and the words and tokens of a text; ``tokens`` as padded in training, ``long`` of an attacked one."""
+
+    name: str = ""
+    rows: float = 10_000
+    tokens: float = 40
+    attacked: int = 500
+    words: float = 30
+    long: float = 40
+    asked: float = 1.0  # questions a word beside SST-2
+    batch: int = 32
+    splits: Mapping[str, int | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Search:
+    """A method's epochs at most and how much of them is run, where the recipe does not say."""
+
+    epochs: float = 1
+    share: float | None = None  # of a search that its rule stops
+    fixed: float | None = None  # epochs where stop=fixed names none
+    adversary: Any = None
+    before: float = 0  # epochs of plain training before
+    batch: int | None = None
+    rows: float | None = None  # of text of its own
+    tokens: float = 0
+    rounds: float = 1
+    rounds_of: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Passes:
+    fixed: float = 2
+    each: float = 0
+    steps: float = 0  # where none are given
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Numbers:
+    """``cost.toml``."""
+
+    encoder: float
+    devices: Mapping[str, dict[str, Any]]
+    tasks: Mapping[str, Size]
+    adversaries: Mapping[str, _Passes]
+    searches: Mapping[str, _Search]
+    questions: Mapping[str, float]
+
+
+@cache
+def _numbers() -> _Numbers:
+    found: _Numbers = build(_Numbers, toml("cost.toml"), "cost.toml")
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
 class Piece:
-    """One stage of work; units with the same ``key`` share it."""
+    """One stage of work; jobs with the same ``key`` share it."""
 
     kind: Kind
     key: str
@@ -75,7 +126,7 @@ class Piece:
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Seconds that are left to do, by kind of stage, and for each unit: what it adds after those before it."""
+    """Seconds that are left to do, by kind of stage, and for each job: what it adds after those before it."""
 
     search: float
     train: float
@@ -90,13 +141,15 @@ class Cost:
 
 def device(name: str | None = None) -> Device:
     """A device of ``cost.toml``; by default what this machine seems to have, found without torch."""
-    known = _numbers()["devices"]
+    known = _numbers().devices
     if name is None:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
         name = OURS if any(Path(one).exists() for one in DRIVER) and not hidden else "cpu"
     if name not in known:
-        raise TicketsError(f"no seconds are known of the device {name!r}", hint=did_you_mean(name, known))
-    return Device(name=name, **known[name])
+        hint = did_you_mean(name, known)
+        raise TicketsError(f"no seconds are known of the device {name!r}", hint=hint, code="cost.unknown_device")
+    found: Device = build(Device, {"name": name, **known[name]}, f"cost.toml: {name}")
+    return found
 
 
 def cost(
@@ -142,56 +195,52 @@ def pieces(
     train: bool = True,
     ran: float | None = None,
 ) -> Iterator[Piece]:
-    """The stages of a unit, with what each takes where nothing is shared. ``ran``: epochs after which its rule stopped the search."""
+    """The stages of a job, with what each takes where nothing is shared. ``ran``: epochs after which its rule stopped the search."""
     recipe = _plain(tree(unit, settings(unit, cuda=False), ()))
-    name = arm(unit.arm, unit.flavour).arm
-    who = [unit.backbone, unit.seed, unit.repeat]
-    share = share_of(paths, unit.backbone)
+    name, share, size = arm(unit.arm, unit.flavour).arm, share_of(paths, unit.backbone), size_of(unit.task, paths)
     for search, task in _searches(recipe, name, unit.task):
-        if ran is not None and "share" in _numbers()["searches"].get(search.get("name"), {}):  # no arm has two of these
+        known = _numbers().searches.get(search.get("name", ""))
+        if ran is not None and known is not None and known.share is not None:  # no arm has two of these
             search = {**search, "stop": "fixed", "at_epoch": ran}
-        seconds = share * _search(search, _task(paths, task), on)
-        yield Piece(
-            kind="search", key=digest(["search", who, task, search]), seconds=seconds + on.start * (seconds > 0)
-        )
+        seconds = share * search_seconds(search, size_of(task, paths), on)
+        key = digest(["search", [unit.backbone, unit.seed, unit.repeat], task, search])
+        yield Piece(kind="search", key=key, seconds=seconds + on.start * (seconds > 0))
     if train:
         training = _merged(recipe.get("train", {}), recipe["arms"][name].get("train", {}))
         epochs = float(training.get("run_epochs") or training.get("epochs", 3))
-        seconds = on.start + share * epochs * _epoch(training, _task(paths, unit.task), on)
+        seconds = on.start + share * epochs * _epoch(training, size, on)
         yield Piece(kind="train", key=digest(["train", unit.id]), seconds=seconds)
     for one in attacks:
-        seconds = on.asking + share * _attack(one, _task(paths, unit.task), on)
+        seconds = on.asking + share * _attack(one, size, on)
         yield Piece(kind="attack", key=digest(["attack", unit.id, one.name]), seconds=seconds)
 
 
 def work(outcome: Outcome) -> float | None:
-    """Search and training of a run in plain epochs of the whole model, reckoned by passes and tokens: what can be told of runs that shared
+    """Search and training of a run in plain epochs of the whole model, by passes and tokens: what can be said of runs that shared
     their device. A search that its rule stops counts what it ran, or half an epoch, as planned, where the result does not say. A ticket's
     training counts as much of it as its FLOPs are of the whole model's. None: an arm or a task that is not known, or a ticket whose FLOPs
     are not.
     """
     unit, (kept, whole) = outcome.unit, (outcome.cost.get(f"{which}flops_per_example") for which in ("", "dense_"))
-    if unit.arm not in arms() or unit.task not in _numbers()["tasks"] or (outcome.ticket and not (kept and whole)):
+    if unit.arm not in arms() or unit.task not in _numbers().tasks or (outcome.ticket and not (kept and whole)):
         return None
     share = float(kept) / float(whole) if kept and whole else 1.0
     tokens = {"search": 0.0, "train": 0.0}
     for piece in pieces(unit, (), TOKENS, ran=number(mapping(outcome.traces.get("distances")).get("stopped_at"))):
         tokens[piece.kind] += piece.seconds
-    return (tokens["search"] + share * tokens["train"]) / _epoch({}, _task(NOWHERE, unit.task), TOKENS)
+    return (tokens["search"] + share * tokens["train"]) / _epoch({}, size_of(unit.task), TOKENS)
 
 
 def passes(adversary: Any) -> float:
     """Forward-backward passes of a step under an adversary, as a recipe names it."""
-    told: dict[str, Any] = {"name": adversary} if isinstance(adversary, str) else dict(adversary or {})
-    name = told.get("name")
+    given: dict[str, Any] = {"name": adversary} if isinstance(adversary, str) else dict(adversary or {})
+    name = given.get("name")
     if not name or name == "none":
         return 1.0
-    if name == "synonymswap" and "mix" in told:
-        return float((told["mix"] > 0) + (told["mix"] < 1))
-    row = _numbers()["adversaries"].get(
-        "pgd_naive" if name == "pgd" and told.get("naive") else name, {"fixed": 2, "each": 0, "steps": 0}
-    )
-    return float(row["fixed"] + row["each"] * told.get("steps", row["steps"]) + bool(told.get("extra_pass")))
+    if name == "synonymswap" and "mix" in given:
+        return float((given["mix"] > 0) + (given["mix"] < 1))
+    row = _numbers().adversaries.get("pgd_naive" if name == "pgd" and given.get("naive") else name, _Passes())
+    return float(row.fixed + row.each * given.get("steps", row.steps) + bool(given.get("extra_pass")))
 
 
 def _searches(
@@ -205,84 +254,66 @@ def _searches(
     own = table.get("search", "searched_on" in table)
     if own is False or own is None:
         return
-    told = {"name": own} if isinstance(own, str) else dict(own) if isinstance(own, Mapping) else {}
-    same = told.get("name", top.get("name")) == top.get("name")
-    yield (_merged(top, told) if same else told), str(table.get("searched_on", {}).get("task", task))
+    given = {"name": own} if isinstance(own, str) else dict(own) if isinstance(own, Mapping) else {}
+    same = given.get("name", top.get("name")) == top.get("name")
+    yield (_merged(top, given) if same else given), str(table.get("searched_on", {}).get("task", task))
 
 
-def _search(search: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> float:
-    row = _numbers()["searches"].get(search.get("name"), {"epochs": 1})
-    told = _merged({k: v for k, v in row.items() if k == "adversary"}, search)
-    if "rows" in row:  # text of its own
-        epoch = _rows(
-            row["rows"], row["tokens"], told.get("batch_size", row["batch"]), passes(told.get("adversary")), on
-        )
+def search_seconds(search: Mapping[str, Any], size: Size, on: Device) -> float:
+    """A search as its table says it."""
+    name = str(search.get("name"))
+    row = _numbers().searches.get(name, _Search())
+    given = _merged({"adversary": row.adversary} if row.adversary else {}, search)
+    if row.rows is not None:
+        batch = given.get("batch_size", row.batch)
+        epoch = on.epoch(row.rows, row.tokens, batch, passes(given.get("adversary")))
     else:
-        epoch = _epoch({"batch_size": row.get("batch"), **told}, task, on)
-    rounds = row.get("rounds_of", {}).get(task["name"], row.get("rounds", 1))
-    epochs = rounds * (told.get("run_epochs") or told.get("epochs", row["epochs"])) * row.get("share", 1.0)
-    if told.get("stop") == "fixed":
-        epochs = told.get("at_epoch", row.get("fixed", epochs))
-    before = row.get("before", 0) * _epoch({"batch_size": row.get("batch")}, task, on)
-    return float(epochs) * epoch * on.searches.get(str(search.get("name")), 1.0) + before
+        epoch = _epoch({"batch_size": row.batch, **given}, size, on)
+    epochs = row.rounds_of.get(size.name, row.rounds) * (given.get("run_epochs") or given.get("epochs", row.epochs))
+    epochs *= 1.0 if row.share is None else row.share
+    if given.get("stop") == "fixed":
+        epochs = given.get("at_epoch", epochs if row.fixed is None else row.fixed)
+    before = row.before * _epoch({"batch_size": row.batch}, size, on)
+    return float(epochs) * epoch * on.searches.get(name, 1.0) + before
 
 
-def _epoch(training: Mapping[str, Any], task: Mapping[str, Any], on: Device) -> float:
-    batch = training.get("batch_size") or task["batch"]
-    return _rows(task["rows"], task["tokens"], int(batch), passes(training.get("adversary")), on)
+def _epoch(training: Mapping[str, Any], size: Size, on: Device) -> float:
+    batch = int(training.get("batch_size") or size.batch)
+    return on.epoch(size.rows, size.tokens, batch, passes(training.get("adversary")))
 
 
-def _rows(rows: float, tokens: float, batch: int, each: float, on: Device) -> float:
-    return on.margin * (rows / batch * (on.update + each * on.each) + rows * tokens * each * on.token)
+def _attack(attack: NamedAttack, size: Size, on: Device) -> float:
+    count = int(attack.table.get("n", 0)) or size.splits.get(attack.table.get("split", "")) or size.attacked
+    known, name = _numbers().questions, str(attack.table.get("name"))
+    questions = known.get(f"{name}-{attack.candidates}", known.get(name, QUESTIONS)) * size.words * size.asked
+    encoder = _numbers().encoder if attack.table.get("encoder", "none") != "none" else 1.0
+    return on.margin * encoder * count * questions * (on.text + size.long * on.query) / on.half
 
 
-def _attack(attack: NamedAttack, task: Mapping[str, Any], on: Device) -> float:
-    split = attack.table.get("split")
-    count = int(attack.table.get("n", 0)) or task["splits"].get(split, task["attacked"])
-    known, name = _numbers()["questions"], str(attack.table.get("name"))
-    questions = (
-        known.get(f"{name}-{attack.candidates}", known.get(name, QUESTIONS)) * task["words"] * task.get("asked", 1.0)
-    )
-    encoder = _numbers()["encoder"] if attack.table.get("encoder", "none") != "none" else 1.0
-    seconds = encoder * count * questions * (on.text + task["long"] * on.query)
-    return float(on.margin * seconds / on.half)
-
-
-def _task(paths: Paths, name: str) -> dict[str, Any]:
+def size_of(task: str, paths: Paths = NOWHERE) -> Size:
     """The task's numbers, with the rows that its folder holds."""
-    told, held = {**_numbers()["tasks"].get(name, UNKNOWN)}, rows_of(paths, name)
-    official = rules(name) if name in _numbers()["tasks"] else None
-    confirm = {official.confirm: official.confirm_rows} if official is not None and official.confirm else {}
-    told |= {
-        "name": name,
-        "splits": {**confirm, **held},
-        "batch": (TASKS[name].batch_size if name in TASKS else None) or BATCH,
-    }
-    if "train" in held:
-        told["rows"] = min(told["rows"], held["train"])  # never more: some are carved or dropped
-        told["attacked"] = min(told["attacked"], held.get(rules(name).attacked, told["attacked"]))
-    return told
+    known, held = _numbers().tasks.get(task), dict(rows_of(paths, task))
+    size = replace(known or Size(), name=task, batch=(TASKS[task].batch_size if task in TASKS else None) or Size.batch)
+    if known is not None and (official := rules(task)).confirm:
+        size = replace(size, splits={official.confirm: official.confirm_rows})
+    if "train" in held:  # never more rows: some are carved or dropped
+        attacked = min(size.attacked, held.get(rules(task).attacked, size.attacked))
+        size = replace(size, rows=min(size.rows, held["train"]), attacked=attacked)
+    return replace(size, splits={**size.splits, **held})
 
 
 def _merged(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """As an arm's table is written over the recipe's: of the same adversary only what is named changes."""
-    merged = {**top, **own}
     before, after = top.get("adversary"), own.get("adversary")
     before = {"name": before} if isinstance(before, str) else before
-    if (
-        isinstance(before, Mapping)
-        and isinstance(after, Mapping)
-        and after.get("name", before.get("name")) == before.get("name")
-    ):
-        merged["adversary"] = {**before, **after}
-    return merged
+    merged = {**top, **own}
+    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
+        return merged
+    same = after.get("name", before.get("name")) == before.get("name")
+    return {**merged, "adversary": {**before, **after}} if same else merged
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     return value.plain() if isinstance(value, Said) else value
-
-
-def _numbers() -> dict[str, Any]:
-    return toml("cost.toml")
