@@ -13,7 +13,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.arms import arms, rows
 from robust_tickets.reproduce.claims import family
-from robust_tickets.reproduce.claims import told as families
+from robust_tickets.reproduce.claims import fixed as families
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.paths import Paths, _splits

@@ -18,6 +18,7 @@ from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import check_writable
 from robust_tickets.progress import duration, say, warn
 from robust_tickets.progress import seconds as in_seconds
+from robust_tickets.report.format import plural
 from robust_tickets.reproduce import published as papers
 from robust_tickets.reproduce.arms import printed_as
 from robust_tickets.reproduce.job import Flavour, Unit
@@ -352,10 +353,6 @@ def _in_lines(tasks: Sequence[str], most: int = 3) -> str:
     return ",\n".join(", ".join(tasks[i : i + most]) for i in range(0, len(tasks), most)) or "–"
 
 
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}{'s' * (number != 1)}"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Planned:
     """A plan with what is done, and what the rest costs on this machine."""
@@ -399,14 +396,14 @@ class Planned:
         barred += f" ({there} of them with results)" if there else ""
         searched = len(plan.searches)  # of these nothing is trained
         trained = len(plan.units) - searched
-        runs = [_counted(trained, "training run")] if trained or not searched else []
+        runs = [plural(trained, "training run")] if trained or not searched else []
         runs += [f"{searched} search{'es' * (searched != 1)} without training"] if searched else []
-        cells = f"{_counted(len(plan.cells), 'cell')}{barred}"
+        cells = f"{plural(len(plan.cells), 'cell')}{barred}"
         lines = [plan.title, f"{cells}; {' and '.join(runs)}, {len(cost.done) or 'none'} done"]
         if not self.run.results.is_dir():
             lines.append(f"results: there is no folder {self.run.results} here; --results names another")
         for words, count in Counter(self.refused.values()).items():
-            lines.append(f"not taken: {_counted(count, 'result')}: {words}; give another folder as --results")
+            lines.append(f"not taken: {plural(count, 'result')}: {words}; give another folder as --results")
         if self.paths.data is None and plan.units:
             lacks = "" if find_spec("datasets") else ', which needs `pip install "robust-tickets[hub]"`'
             lines.append(f"data: from the Hub{lacks}; or --data FOLDER with one folder a task")
@@ -420,7 +417,7 @@ class Planned:
         elif plan.units:
             lines.append("cost: nothing is left to run")
         if budget is not None and cost.units:
-            fit = f"about {self.fit(budget)} of {_counted(len(cost.units), 'run')} fit"
+            fit = f"about {self.fit(budget)} of {plural(len(cost.units), 'run')} fit"
             lines.append(f"budget {duration(budget)}: {fit}")
         return lines
 
@@ -444,7 +441,7 @@ class Planned:
     def lacking(self) -> list[str]:
         """What is missing, each once, and how many cells cannot be made without it."""
         found = Counter(cell.why for cell in self.plan.cells if cell.why)
-        lines = [f"{_counted(count, 'cell')}: {why}" for why, count in found.items()]
+        lines = [f"{plural(count, 'cell')}: {why}" for why, count in found.items()]
         return lines + [f"some attacks: {one}" for one in self.plan.missing if not any(one in why for why in found)]
 
     def arms(self) -> list[dict[str, Any]]:
@@ -580,7 +577,7 @@ def whole(planned: Planned, *, log: bool) -> Answer:
         lines = [f"{figure.id}, not drawn: {figure.why}" for figure in figures if figure.why]
         lines += _failed(summary)
         if summary.left:
-            left = _counted(len(summary.left), "training run")
+            left = plural(len(summary.left), "training run")
             lines.append(f"left by the budget: {left}; the same command resumes")
         for line in (*lines, *(f"written: {path}" for path in written)):
             print(line)
