@@ -190,13 +190,15 @@ class Classifier(ABC):
         self.labels = names
         return self
 
-    def check_columns(self, columns: Sequence[str], name: str) -> None:
-        """Refuse texts of another number of columns than it is known to read."""
-        if self.columns_known and len(columns) != len(self.columns):
+    def check_columns(self, columns: Sequence[str], name: str, *, assumed: bool = False) -> None:
+        """Refuse texts of another number of columns than it is known, or only ``assumed``, to read."""
+        if (self.columns_known or assumed) and len(columns) != len(self.columns):
             raise TicketsError(
                 f"{name} has {len(columns)} text column(s) ({_list(columns)}), the classifier {self.identity!r} reads "
                 f"{len(self.columns)} ({_list(self.columns)})",
-                hint="name the text column(s): --text sentence, or --text premise,hypothesis for a pair",
+                hint=HINT
+                if assumed
+                else "name the text column(s): --text sentence, or --text premise,hypothesis for a pair",
                 code="classifier.columns",
             )
 
@@ -212,15 +214,7 @@ class Classifier(ABC):
                 hint=HINT,
                 code="classifier.labels",
             )
-        self.check_same_columns(task.columns, task.name)
-
-    def check_same_columns(self, columns: Sequence[str], name: str) -> None:
-        """Refuse texts of another number of columns, also where the classifier's are only assumed."""
-        if len(self.columns) != len(columns):
-            what = f"the classifier reads {len(self.columns)} text(s) ({_list(self.columns)})"
-            raise TicketsError(
-                f"{what}, {name} has {len(columns)} ({_list(columns)})", hint=HINT, code="classifier.columns"
-            )
+        self.check_columns(task.columns, task.name, assumed=True)
 
     def needs_model(self, what: str) -> ModelClassifier:
         """The classifier, which is to be ``what``; refused where it is no model."""

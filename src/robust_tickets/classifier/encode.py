@@ -28,9 +28,7 @@ def rows_of(texts: Sequence[str | Sequence[str]]) -> list[tuple[str, ...]]:
 
 
 def _a_list(texts: Any) -> bool:
-    if isinstance(texts, bytes | Mapping) or hasattr(
-        texts, "columns"
-    ):  # a table of pandas gives the names of its columns
+    if isinstance(texts, bytes | Mapping) or hasattr(texts, "columns"):  # a table of pandas gives its columns' names
         return False
     try:
         iter(texts)
@@ -165,9 +163,8 @@ def padded(
     return made
 
 
-Side = Literal[
-    "right", "left", "equal", "alone"
-]  # "equal": only texts of one length together; "alone": no two texts together
+# "equal": only texts of one length together; "alone": no two texts together
+Side = Literal["right", "left", "equal", "alone"]
 LONGEST = 512  # tokens of a text where nobody says; what a model of unknown make is cut at
 SHORT, LONG = "a good film", "this is quite a bit longer than the first text, and it has some more words in it"
 AGREE = {"float64": 1e-6, "float32": 1e-4}  # of 1 + the largest logit; what padding may move, by rounding
@@ -215,8 +212,8 @@ def positions_of(model: Any) -> int | None:
 
 def own_length(tokenizer: Any, positions: int | None) -> int:
     """Tokens at which a model that was not made here is cut: what its tokenizer says, at most 512 and what it has positions for."""
-    said = getattr(tokenizer, "model_max_length", LONGEST)  # transformers writes 1e30 where nobody said
-    return int(min(said or LONGEST, positions or LONGEST, LONGEST))
+    own = getattr(tokenizer, "model_max_length", LONGEST)  # transformers writes 1e30 where nobody knows
+    return int(min(own or LONGEST, positions or LONGEST, LONGEST))
 
 
 def inputs_of(model: Any, tokenizer: Any, max_length: int) -> Inputs:

@@ -1,7 +1,7 @@
 """The masked-language model that a classifier's encoder was pretrained with: its weights, its pretrained head.
 
 A search on masked words is about theta_0, the classifier's encoder, so its weights are used whatever the checkpoint with the head
-holds; where the two differ, that is said. A head that the checkpoint lacks is never drawn at random: a ticket of the noise it makes would
+holds; where the two differ, the log says so. A head that the checkpoint lacks is never drawn at random: a ticket of the noise it makes would
 look like any other.
 """
 

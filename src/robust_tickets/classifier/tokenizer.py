@@ -1,7 +1,7 @@
 """Tokenizers: read one that is really there, its digest, and token ids put together from pieces between spaces.
 
 transformers makes a tokenizer of a folder without any, with an empty vocabulary: every word becomes unknown and the model still answers.
-So files are asked for first, and what comes out is looked at.
+So the files must be there, and the vocabulary is checked.
 
 An attack asks about thousands of texts that differ in one word, and a tokenizer would read each from end to end (0.6 ms for a film
 review, more than a GPU needs to classify it). Two kinds of tokenizers never look across a space: BERT's, which drops it, and the byte-level

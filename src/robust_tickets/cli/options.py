@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
@@ -20,6 +20,9 @@ from robust_tickets.data.source import TaskSource
 from robust_tickets.data.source import look_for as look_for
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import FUNCTION, imported
+
+if TYPE_CHECKING:
+    from robust_tickets.classifier import Classifier
 
 T = TypeVar("T")
 FILE = re.compile(r"([^:]*\.py)(:(.*))?$")
@@ -48,10 +51,10 @@ class Opening:
     rate_limit: Annotated[float | None, Parameter(help="Calls of a function in a second, at most.")] = None
     timeout: Annotated[float | None, Parameter(help="Seconds to wait for a function's answer.")] = None
 
-    def open(self, model: str, columns: Any = None) -> Any:
+    def open(self, model: str, columns: Sequence[str] | str | None = None) -> Classifier:
         """The classifier; ``columns`` are the text columns that the user named.
 
-        Numbers are looked at first: ``Calls`` refuses them too, by names that no flag has, after a user's module was imported.
+        Numbers are checked first: ``CallOptions`` refuses them too, by names that no flag has, after a user's module was imported.
         """
         from robust_tickets.classifier.callable import MOST
         from robust_tickets.classifier.loading import graph_beside, graph_of, model_path
@@ -93,14 +96,14 @@ class Opening:
         self._refuse("an ONNX file", tokenizer=self.tokenizer)
         return self._folder(path if path.exists() else model)
 
-    def _folder(self, name: Path | str) -> Any:
+    def _folder(self, name: Path | str) -> Classifier:
         from robust_tickets.classifier import Classifier
 
         clf = Classifier.from_pretrained(name, max_length=self.max_length, device=_device(self.device))
         labels = split(self.labels)
         return clf if labels is None else clf.named(labels)
 
-    def _graph(self, path: Path, columns: Any) -> Any:
+    def _graph(self, path: Path, columns: Sequence[str] | None) -> Classifier:
         from robust_tickets.classifier.onnx import open_onnx
 
         if self.device not in (None, "cpu"):
@@ -111,7 +114,7 @@ class Opening:
             path, tokenizer=self.tokenizer, labels=split(self.labels), max_length=self.max_length, columns=columns
         )
 
-    def _function(self, name: str, columns: Any) -> Any:
+    def _function(self, name: str, columns: Sequence[str] | None) -> Classifier:
         from robust_tickets.classifier import Classifier
 
         self._refuse(

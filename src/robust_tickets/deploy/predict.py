@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robust_tickets.attack.scheduler import answers, fatal
+from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.base import TOKEN_BUDGET, as_classifier, in_halves, probabilities, reason_of
 from robust_tickets.classifier.callable import PROBES, UNSTEADY
 from robust_tickets.classifier.encode import clean
@@ -146,7 +147,7 @@ class GoneError(Exception):
 class Asking:
     """A classifier that answers text by text: where a batch fails, the texts are halved until the one at fault is found."""
 
-    def __init__(self, clf: Any, kept: Answers, bar: Bar) -> None:
+    def __init__(self, clf: Classifier, kept: Answers, bar: Bar) -> None:
         self.clf, self.kept, self.bar = clf, kept, bar
         self.found: dict[int, Answer] = {}  # of the texts asked about now
         self.problems: dict[int, str] = {}
@@ -304,7 +305,9 @@ class Named:
 AT_ONCE = 2048  # rows in memory
 
 
-def predict(clf: Any, data: str | Path, out: str | Path, *, text: str | Sequence[str] | None = None) -> dict[str, Any]:
+def predict(
+    clf: Classifier, data: str | Path, out: str | Path, *, text: str | Sequence[str] | None = None
+) -> dict[str, Any]:
     """Label the texts of the file ``data``: write ``out`` and return counts, also of why rows got no label.
 
     The format follows the ending of ``out``. ``text`` names the text column, or the two of a pair.
@@ -350,7 +353,7 @@ def _make_folder(out: Path) -> None:
         ) from None
 
 
-def _kept(clf: Any, rows: Rows, columns: tuple[str, ...], out: Path) -> Answers:
+def _kept(clf: Classifier, rows: Rows, columns: tuple[str, ...], out: Path) -> Answers:
     """The answers of an earlier call. How a function is called (batches, retries, …) does not bind them: that one may want to change."""
     key = {
         "data": rows.key(),
@@ -362,7 +365,7 @@ def _kept(clf: Any, rows: Rows, columns: tuple[str, ...], out: Path) -> Answers:
     return Answers(out, {**key, "batches": [AT_ONCE, TOKEN_BUDGET]}, rows.count())
 
 
-def _known_again(clf: Any, kept: Answers, rows: Rows, columns: tuple[str, ...]) -> None:
+def _known_again(clf: Classifier, kept: Answers, rows: Rows, columns: tuple[str, ...]) -> None:
     """Ask a callable about a few rows again: one that gives other answers is another. An undisturbed call is spared that."""
     stream = (
         (n, row.texts)
@@ -378,7 +381,9 @@ def _known_again(clf: Any, kept: Answers, rows: Rows, columns: tuple[str, ...]) 
         say(f"predict: {kept.count} of {len(kept.places)} rows were answered before and are taken over")
 
 
-def _predict(clf: Any, rows: Rows, columns: tuple[str, ...], named: Named, out: Path, kept: Answers) -> dict[str, Any]:
+def _predict(
+    clf: Classifier, rows: Rows, columns: tuple[str, ...], named: Named, out: Path, kept: Answers
+) -> dict[str, Any]:
     counts: Counter[str] = Counter(dict.fromkeys(clf.labels, 0))
     total, reasons = 0, Reasons()
     with row_writer(out, named.schema()) as write, track("predict", len(kept.places), kept.count) as bar:

@@ -5,7 +5,7 @@ or refused; it never falls through to something else.
 
 A folder may carry ``resource.json`` with {"name": …, "substitute": true or false}. Without it, vectors, encoders and masked models count
 as substitutes for the papers' own, unless a Hub id, the published digest of the weights, another tool's own cache (TF-Hub's and
-TextAttack's name a folder by what they put there; in the latter the published shape is asked for) or the user's word ("use:PATH") tells.
+TextAttack's name a folder by what they put there; in the latter the published shape is asked for) or the user's word ("use:PATH") decides.
 """
 
 from __future__ import annotations
@@ -87,11 +87,11 @@ class Kind:
 
 def _nltk_folders() -> list[Found]:
     """NLTK's own places (found without importing it)."""
-    said = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
+    named = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
     prefixes = [Path(sys.prefix), Path(sys.prefix) / "share", Path(sys.prefix) / "lib"]
     prefixes += [Path(part) for part in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
     return [
-        Found(path=path) for path in [*said, *(folder / "nltk_data" for folder in [Path("~").expanduser(), *prefixes])]
+        Found(path=path) for path in [*named, *(folder / "nltk_data" for folder in [Path("~").expanduser(), *prefixes])]
     ]
 
 
@@ -202,7 +202,7 @@ class Status:
     kind: str
     what: str
     found: bool
-    where: str  # where it was found, or all places looked at
+    where: str  # where it was found, or every place searched
     substitute: bool
     get: str  # how to get it
 
@@ -232,7 +232,7 @@ def resolve(kind: str, explicit: str | Path | None = None, *, setting: str | Non
 
 
 def resolve_all(asked: Mapping[str, str | None]) -> dict[str, Resource]:
-    """``resolve`` for every kind but those asked as "none"; what is missing is said of all at once."""
+    """``resolve`` for every kind but those asked as "none"; one error names all that is missing."""
     found: dict[str, Resource] = {}
     missing: list[TicketsError] = []
     for kind, explicit in asked.items():
@@ -379,21 +379,21 @@ def _hub(kind: Kind, repository: str, looked: list[str], *, network: bool) -> Fo
 def note(path: Path) -> dict[str, object]:
     """What the ``resource.json`` beside or inside ``path`` says; empty without one."""
     file = (path if path.is_dir() else path.parent) / NOTE
-    said = read_json(file) if file.is_file() else {}
-    if not isinstance(said, dict) or not isinstance(said.get("substitute", False), bool):
+    about = read_json(file) if file.is_file() else {}
+    if not isinstance(about, dict) or not isinstance(about.get("substitute", False), bool):
         raise TicketsError(
             f'{file} is not {{"name": …, "substitute": true or false}}',
             hint="correct or remove it",
             code="resource.note",
         )
-    return said
+    return about
 
 
 def _named(kind: Kind, found: Found) -> tuple[str, bool]:
     """What a resource is called and whether it is a substitute: its resource.json comes first, then what is known of its place."""
-    said = note(found.path)
+    about = note(found.path)
     usual = kind.is_substitute(found.path) if found.substitute is None else found.substitute
-    return str(said.get("name", kind.name or found.name or found.path.name)), bool(said.get("substitute", usual))
+    return str(about.get("name", kind.name or found.name or found.path.name)), bool(about.get("substitute", usual))
 
 
 def _unusable(found: Found, package: str) -> str:

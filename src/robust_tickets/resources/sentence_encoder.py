@@ -8,7 +8,7 @@ of its parts would be another encoder's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from robust_tickets.classifier.base import batches_by_size
 from robust_tickets.classifier.pretrained import inside, load_model, load_tokenizer, load_weights, read_config
 from robust_tickets.classifier.tokenizer import Splicer, packed, tokenised
 from robust_tickets.errors import TicketsError, tokenising
-from robust_tickets.files import read_json
+from robust_tickets.files import listed, mapping, read_json
 from robust_tickets.resources.universal_sentence_encoder import UniversalEncoder, saved_model_files, whole
 
 if TYPE_CHECKING:
@@ -105,15 +105,15 @@ class SentenceEncoder:
                 hint="get it again",
                 code="encoder.damaged",
             )
-        said = _said(folder, inner)
+        settings = _settings_of(folder, inner)
         return cls(
             model.to(device),
             tokenizer,
             name=name or folder.name,
             pooling=pooling,
             steps=steps,
-            max_length=_max_length(said, model, tokenizer),
-            lower=said.get("do_lower_case") is True,
+            max_length=_max_length(settings, model, tokenizer),
+            lower=settings.get("do_lower_case") is True,
         )
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
@@ -166,17 +166,16 @@ class SentenceEncoder:
         return tokens, mask
 
 
-def _said(*folders: Path) -> dict[str, Any]:
-    """What sentence_bert_config.json says, wherever it lies."""
+def _settings_of(*folders: Path) -> Mapping[str, Any]:
+    """The content of sentence_bert_config.json, wherever it lies."""
     files = [folder / "sentence_bert_config.json" for folder in folders]
-    raw: Any = next((read_json(file) for file in files if file.is_file()), {})
-    return raw if isinstance(raw, dict) else {}
+    return mapping(next((read_json(file) for file in files if file.is_file()), {}))
 
 
-def _max_length(said: dict[str, Any], model: Any, tokenizer: Any) -> int:
+def _max_length(settings: Mapping[str, Any], model: Any, tokenizer: Any) -> int:
     """What the encoder was trained with, else what the model and its tokenizer can take."""
     limits = [
-        said.get("max_seq_length"),
+        settings.get("max_seq_length"),
         getattr(model.config, "max_position_embeddings", None),
         tokenizer.model_max_length,
     ]
@@ -232,8 +231,7 @@ def poolings(folder: Path) -> tuple[str, ...]:
     asked = [
         key.removeprefix("pooling_mode_") for key, on in raw.items() if key.startswith("pooling_mode_") and on is True
     ]
-    said = raw.get("pooling_mode", "mean")
-    asked = asked or ([str(each) for each in said] if isinstance(said, list) else [str(said)])
+    asked = asked or list(map(str, listed(raw.get("pooling_mode", "mean"))))
     modes = [SPELLINGS.get(each, each) for each in asked]
     if unknown := sorted(set(modes) - set(POOLINGS)):
         raise TicketsError(

@@ -62,14 +62,14 @@ def source_of(source: str) -> Resource:
         )
     path = Path(source).expanduser()
     if path.suffix == ".json" and path.is_file():
-        said = note(path)
+        about = note(path)
         return Resource(
             kind="neighbours",
-            name=str(said.get("name", path.stem)),
+            name=str(about.get("name", path.stem)),
             path=path,
             origin="given path",
             digest=_content(path, path.stat().st_size, path.stat().st_mtime_ns),
-            substitute=bool(said.get("substitute", True)),
+            substitute=bool(about.get("substitute", True)),
         )
     if source != "vectors" and not path.exists():
         came = f"{PUBLISHED} came with Jia et al. (2019), Certified Robustness to Adversarial Word Substitutions; "
