@@ -38,7 +38,7 @@ def test_a_classifier_that_does_not_fit_the_task_is_refused(method: Any) -> None
     for clf, task, said in (
         (tiny_classifier(labels=("b", "a")), toy_task(16), "labels are b, a, those of toy are a, b"),
         (tiny_classifier(), three_classes(), "those of three are a, b, c"),
-        (tiny_classifier(), toy_task(16, pairs=True), r"reads 1 text\(s\) \(text\), toy has 2 \(first, second\)"),
+        (tiny_classifier(), toy_task(16, pairs=True), r"toy has 2 .* reads 1 "),
     ):
         with pytest.raises(TicketsError, match=said) as problem:
             method(clf, task)
