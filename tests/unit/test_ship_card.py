@@ -88,7 +88,7 @@ def test_card_tells_what_was_measured_and_how() -> None:
         "| accuracy on test | 91.2 % | 89.1 to 93.0 | 872 |",
         "| accuracy under pwws | 31.5 % | 25.5 to 38.2 | 200 | 7 |",
         "| success of pwws | 65.0 % |  | 180 | 7 |",
-        "| queries of pwws an example | 120.2 | | 180 | 7 |",
+        "| queries of pwws an example | 120.2 |  | 180 | 7 |",
         "tagger: small tagger (a substitute",
         "- pwws, few examples.",
         "2 example\\(s\\) failed",

@@ -172,13 +172,6 @@ def mapped(given: str | None) -> dict[str, int | str] | None:
     return found
 
 
-def number_or_word(given: str) -> float | str:
-    try:
-        return float(given)
-    except ValueError:
-        return given
-
-
 def is_function(model: str) -> bool:
     """Whether ``model`` is package.module:function and no run of that name lies here."""
     if FUNCTION.fullmatch(model) is None or Path(model).exists():

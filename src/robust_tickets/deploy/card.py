@@ -10,14 +10,18 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robust_tickets.classifier.loading import EMBEDDED
 from robust_tickets.files import listed, mapping, within, write_text
 from robust_tickets.stages import record
+
+if TYPE_CHECKING:
+    from jinja2 import Template
 
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
 SHOWN = 40  # labels, and characters of a name times two, before the card says "…"
@@ -99,16 +103,51 @@ def write_card(folder: Path, facts: Facts, evidence: Evidence) -> Path:
     return write_text(folder / "README.md", card(facts, evidence))
 
 
+class _AsIs(str):
+    """Text that the template writes as it is; everything else is escaped."""
+
+    __slots__ = ()
+
+
 def card(facts: Facts, evidence: Evidence) -> str:
     """The card's text."""
     name = one_line(evidence.name) or f"{facts.family} {'ticket' if facts.pruned or facts.weights else 'classifier'}"
-    parts = [
-        f"---\n{front_matter(name, facts, evidence)}---",
-        f"# {markdown(name)}",
-        _what(facts, evidence),
-        _load(facts),
-    ]
-    return "\n\n".join([*parts, _evaluation(evidence), _limits(evidence)]) + "\n"
+    load = LOAD[facts.form].replace("TEXT", PAIR[facts.form] if len(facts.columns) == 2 else '"a text"')
+    groups = [(what, *_kept(pairs)) for what, pairs in (("heads", facts.heads), ("neurons", facts.neurons))]
+    measured = evidence.evaluation is not None or bool(evidence.attacks)
+    return _template().render(
+        facts=facts,
+        evidence=evidence,
+        name=name,
+        base=_base(evidence.base),
+        front=_AsIs(front_matter(name, facts, evidence)),
+        kind=_AsIs(KIND[facts.form]),
+        load=_AsIs(load.replace("pip install", "# pip install")),
+        groups=groups if facts.pruned else (),
+        most=SHOWN,
+        rows=list(_rows(evidence)) if measured else None,
+        resources=[line for result in evidence.attacks for line in _resources(result)],
+        flags=[
+            (attack_name(result), _AsIs(markdown(flag, 400)))
+            for result in evidence.attacks
+            for flag in result.get("flags") or ()
+        ],
+    )
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, PackageLoader
+
+    environment = Environment(
+        loader=PackageLoader("robust_tickets.deploy"),
+        autoescape=False,  # it is Markdown: finalize escapes
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        finalize=lambda value: value if isinstance(value, _AsIs) else markdown(value),
+    )
+    return environment.get_template("card.md.j2")
 
 
 def front_matter(name: str, facts: Facts, evidence: Evidence) -> str:
@@ -150,46 +189,6 @@ def markdown(text: Any, limit: int = 2 * SHOWN) -> str:
     return _SPECIAL.sub(r"\\\1", line).replace("www.", "www\\.")
 
 
-def _what(facts: Facts, evidence: Evidence) -> str:
-    lines = [f"A {facts.family} text classifier written by robust-tickets. {KIND[facts.form]}", ""]
-    shown = ", ".join(markdown(label) for label in facts.labels[:SHOWN]) + (", …" if len(facts.labels) > SHOWN else "")
-    rows = [
-        ("method", markdown(evidence.method) or "not recorded"),
-        ("base model", markdown(_base(evidence.base)) or "not recorded"),
-        ("trained on", markdown(evidence.task) or "not recorded"),
-        *([("trained against", _against(evidence))] if evidence.adversary else []),
-        (f"labels ({len(facts.labels)})", shown),
-        ("input", f"{len(facts.columns)} text(s), cut at {facts.max_length} tokens"),
-    ]
-    if facts.pruned:
-        removed = 1 - facts.parameters / facts.dense_parameters
-        rows += [
-            ("parameters", f"{facts.parameters:,} of {facts.dense_parameters:,} ({100 * removed:.1f} % removed)"),
-            ("heads kept per layer", _kept(facts.heads)),
-            ("neurons kept per layer", _kept(facts.neurons)),
-        ]
-    else:
-        rows.append(("parameters", f"{facts.parameters:,}" + ("" if facts.weights else " (not pruned)")))
-    if facts.weights:
-        kept, of = facts.weights
-        rows.append(
-            (
-                "matrix weights kept",
-                f"{kept:,} of {of:,} ({100 * (1 - kept / of):.1f} % are zero, which brings no speed)",
-            )
-        )
-    return "\n".join([*lines, "| | |", "|---|---|", *(f"| {left} | {right} |" for left, right in rows)])
-
-
-def _against(evidence: Evidence) -> str:
-    """The adversary and the tables it swapped words from; a model is at home on the table it was trained on."""
-    tables = (
-        f"words from {markdown(table.get('name', '?'))} (sha256 {markdown(str(table.get('digest', ''))[:8])}…)"
-        for table in evidence.words
-    )
-    return ", ".join([markdown(evidence.adversary), *tables])
-
-
 def _base(base: str) -> str:
     """A Hub id as it is; of a folder only its last part: a card does not tell how somebody's disk is laid out."""
     return base if _on_hub(base) else Path(base).name
@@ -199,43 +198,28 @@ def _on_hub(base: str) -> bool:
     return bool(HUB_ID.fullmatch(base)) and base not in EMBEDDED and not Path(base).exists()
 
 
-def _kept(pairs: Sequence[tuple[int, int]]) -> str:
+def _kept(pairs: Sequence[tuple[int, int]]) -> tuple[str, int, float]:
+    """What every layer kept, of how many, and the percentage removed."""
     removed = 1 - sum(kept for kept, _ in pairs) / sum(stock for _, stock in pairs)
-    return f"{', '.join(str(kept) for kept, _ in pairs)} of {max(stock for _, stock in pairs)} ({100 * removed:.1f} % removed)"
+    return ", ".join(str(kept) for kept, _ in pairs), max(stock for _, stock in pairs), 100 * removed
 
 
-def _load(facts: Facts) -> str:
-    text = LOAD[facts.form].replace("TEXT", PAIR[facts.form] if len(facts.columns) == 2 else '"a text"')
-    return f"## Load it\n\n```python\n{text.replace('pip install', '# pip install')}\n```"
-
-
-def _evaluation(evidence: Evidence) -> str:
-    if evidence.evaluation is None and not evidence.attacks:
-        return "## Evaluation\n\nNothing was measured on this export, or the numbers were not given to it."
-    lines = ["## Evaluation", "", "| what | value | 95 % interval | n | seed |", "|---|---|---|---|---|"]
-    if evidence.evaluation is not None:
-        given = evidence.evaluation
-        split = markdown(given.get("split", "the test split"))
-        lines.append(
-            f"| accuracy on {split} | {_row(given.get('accuracy'), given.get('interval'), given.get('n'))} | |"
-        )
-        if _number(given.get("macro_f1")):
-            lines.append(f"| macro F1 | {_row(given['macro_f1'], None, given.get('n'))} | |")
+def _rows(evidence: Evidence) -> Iterator[tuple[Any, ...]]:
+    """What was measured: its name, the value, the interval, n and the seed."""
+    if (own := evidence.evaluation) is not None:
+        split = own.get("split", "the test split")
+        yield f"accuracy on {split}", *_percent(own.get("accuracy"), own.get("interval")), own.get("n", ""), ""
+        if _number(own.get("macro_f1")):
+            yield "macro F1", *_percent(own["macro_f1"], None), own.get("n", ""), ""
     for result in evidence.attacks:
-        attack, between, seed = (
-            markdown(attack_name(result)),
-            result.get("intervals") or {},
-            markdown(result.get("seed", "")),
-        )
+        attack, between, seed = attack_name(result), mapping(result.get("intervals")), result.get("seed", "")
         right = _right(result)  # success and queries are over the examples that were right before the attack
         for key, title in (("clean", "accuracy before"), ("aua", "accuracy under"), ("suc", "success of")):
             if key in result:
-                n = right if key == "suc" else result.get("n")
-                lines.append(f"| {title} {attack} | {_row(result[key], _pair(between, key), n)} | {seed} |")
+                n = right if key == "suc" else result.get("n", "")
+                yield f"{title} {attack}", *_percent(result[key], between.get(key)), n, seed
         if _number(result.get("queries")):
-            lines.append(f"| queries of {attack} an example | {result['queries']:.1f} | | {right} | {seed} |")
-    notes = [note for result in evidence.attacks for note in _notes(result)]
-    return "\n".join([*lines, *([""] if notes else []), *notes])
+            yield f"queries of {attack} an example", f"{result['queries']:.1f}", "", right, seed
 
 
 def _right(result: Mapping[str, Any]) -> Any:
@@ -244,10 +228,9 @@ def _right(result: Mapping[str, Any]) -> Any:
     return round(clean * n / 100) if _number(clean) and _number(n) else ""
 
 
-def _row(value: Any, between: Any, n: Any) -> str:
-    shown = f"{value:.1f} %" if _number(value) else "not defined"
+def _percent(value: Any, between: Any) -> tuple[str, str]:
     interval = f"{between[0]:.1f} to {between[1]:.1f}" if _is_pair(between) else ""
-    return f"{shown} | {interval} | {markdown(n if n is not None else '')}"
+    return f"{value:.1f} %" if _number(value) else "not defined", interval
 
 
 def attack_name(result: Mapping[str, Any]) -> str:
@@ -256,20 +239,12 @@ def attack_name(result: Mapping[str, Any]) -> str:
     return str(given.get("name", "")) if isinstance(given, Mapping) else str(given)
 
 
-def _notes(result: Mapping[str, Any]) -> list[str]:
-    """What qualifies an attack's numbers: its resources, substitutes among them, and its flags."""
-    attack = markdown(attack_name(result))
-    notes = []
+def _resources(result: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+    """What an attack used: the kind, the name, and whether it stands in for the paper's."""
     given = result.get("resources") or {}
-    entries = list(given.items()) if isinstance(given, Mapping) else [("", entry) for entry in given]
-    for kind, entry in entries:
+    for kind, entry in given.items() if isinstance(given, Mapping) else (("", entry) for entry in given):
         about = entry if isinstance(entry, Mapping) else {"name": entry}
-        substitute = " (a substitute for the resource that the paper used)" if about.get("substitute") else ""
-        notes.append(
-            f"- {attack} used {markdown(kind or about.get('kind', ''))}: {markdown(about.get('name', ''))}{substitute}."
-        )
-    notes += [f"- {attack}, {markdown(flag, 400)}." for flag in result.get("flags") or ()]
-    return notes
+        yield attack_name(result), kind or about.get("kind", ""), about.get("name", ""), about.get("substitute")
 
 
 def _metrics(evidence: Evidence) -> list[dict[str, Any]]:
@@ -295,28 +270,6 @@ def _metrics(evidence: Evidence) -> list[dict[str, Any]]:
                 }
             )
     return found
-
-
-def _limits(evidence: Evidence) -> str:
-    lines = [
-        "## Limits",
-        "",
-        "- Accuracy under one attack is an upper bound on robustness: another attack, or a larger budget, can find more.",
-        "- Measured on one task and in one language; nothing is known about texts of another kind.",
-        "- The licences of the base model and of the training data are unknown to this export: check both before passing it on.",
-    ]
-    if evidence.words:
-        lines.insert(
-            2,
-            "- It was trained on word swaps: an attack that swaps words from the same table tests it on the ground it was trained on.",
-        )
-    if not evidence.attacks:
-        lines.insert(2, "- No attack was run on this export: it makes no claim of robustness.")
-    return "\n".join(lines)
-
-
-def _pair(between: Any, key: str) -> Any:
-    return between.get(key) if isinstance(between, Mapping) else None
 
 
 def _is_pair(value: Any) -> bool:
