@@ -7,6 +7,7 @@ import dataclasses
 import importlib
 import importlib.util
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -272,3 +273,10 @@ def test_an_attack_that_ends_with_broken_columns(tmp_path: Path, monkeypatch: py
         ]
     assert result.compat == "ta-0.3.11"
     assert AttackResult.load(tmp_path / "0.3.10").suc == 100
+
+
+def test_the_flags_of_profiles_are_read_in_one_file() -> None:
+    flags = "|".join(field.name for field in dataclasses.fields(Rules) if field.name != "name")
+    home = Path(textattack_compat.__file__)
+    for path in home.parent.rglob("*.py"):
+        assert path == home or not re.search(rf"rules(\(\))?\.({flags})\b", path.read_text()), path

@@ -15,6 +15,9 @@ from robust_tickets.errors import DamagedError, TicketsError
 ROOT = Path(robust_tickets.__file__).parent
 CODED = (
     "",
+    "attack/constraints",
+    "attack/recipes",
+    "attack/transforms",
     "adversary",
     "backbone",
     "classifier",

@@ -42,6 +42,7 @@ def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Sp
             raise TicketsError(
                 f"a split to calibrate on was given, but the temperature is {asked}",
                 hint=f'ask for temperature="{CALIBRATED}"',
+                code="attack.calibration",
             )
         return None
     source = split if calibration is None else calibration
@@ -49,6 +50,7 @@ def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Sp
         raise TicketsError(
             f"the rows to calibrate on have {len(source.columns)} text column(s), those to attack {len(split.columns)}",
             hint="give a split of the same task",
+            code="attack.calibration",
         )
     free = np.flatnonzero(
         ~np.isin(source.keys, split.keys[rows])
@@ -57,6 +59,7 @@ def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Sp
         raise TicketsError(
             f"calibration needs at least {LEAST} labelled rows whose texts are not attacked, got {len(free)} of {source.name!r}",
             hint="give another split (calibration=, --calibration), or attack fewer rows",
+            code="attack.calibration",
         )
     return source.select(free[np.linspace(0, len(free) - 1, min(ROWS, len(free)), dtype=int)])
 

@@ -87,25 +87,31 @@ def open_set(
     if isinstance(source, Split):
         if labels is None:
             raise TicketsError(
-                "a split in memory needs the names of its labels", hint='labels=["negative", "positive"]'
+                "a split in memory needs the names of its labels",
+                hint='labels=["negative", "positive"]',
+                code="replay.labels",
             )
         return _static(source, None, tuple(labels), source.name, {"file": None})
     if not isinstance(source, str | Path):
         raise TicketsError(
             f"expected an attack's result or folder, a file of texts or a split, got a {type(source).__name__}",
             hint="texts in memory are a split: data.task.Split.of(texts, labels); of a task give task.test",
+            code="replay.source",
         )
     path = Path(source).expanduser()
     if path.is_dir():
         if not (path / RESULT).is_file():
             raise TicketsError(
-                f"{path} holds no {RESULT}", hint="give the folder of a finished attack, or a file of texts"
+                f"{path} holds no {RESULT}",
+                hint="give the folder of a finished attack, or a file of texts",
+                code="replay.source",
             )
         return _attacked(AttackResult.load(path), str(source))
     if not path.is_file():
         raise TicketsError(
             f"no such file or folder: {source}",
             hint="an attack's folder, or a csv, tsv, jsonl, parquet or AdvGLUE json file",
+            code="file.not_found",
         )
     if path.suffix.lower() == ".json":
         return _advglue(path, task)
@@ -145,11 +151,12 @@ def _loaded(path: Path, text: str | Sequence[str] | None, label: str | None, lab
 
 def _static(texts: Split, clean: Split | None, labels: tuple[str, ...], name: str, about: Mapping[str, Any]) -> TextSet:
     if not len(texts):
-        raise TicketsError(f"{name} holds no labelled text", hint="check the file")
+        raise TicketsError(f"{name} holds no labelled text", hint="check the file", code="replay.empty")
     if clean is not None and len(clean.columns) != len(texts.columns):
         raise TicketsError(
             f"{name}: {len(texts.columns)} column(s) of adversarial and {len(clean.columns)} of original text",
             hint="name as many of both",
+            code="replay.columns",
         )
 
     def pairs() -> Iterator[Pair]:
@@ -183,53 +190,52 @@ def _advglue(path: Path, task: str | None) -> TextSet:
         raise TicketsError(
             f"{path} is too large to be read whole ({path.stat().st_size} bytes)",
             hint="write it as jsonl, a row a line",
+            code="data.advglue",
         )
     plain = read_json(path)
     if not isinstance(plain, dict) or not plain or not all(isinstance(rows, list) for rows in plain.values()):
         raise TicketsError(
             f'{path} is not in AdvGLUE\'s layout: {{"sst2": [{{"sentence": …, "label": …}}, …], …}}',
             hint="write it as jsonl",
+            code="data.advglue",
         )
     if task is None and len(plain) > 1:
         raise TicketsError(
-            f"{path} holds several tasks: {', '.join(islice(plain, 12))}", hint="name one of them as the task"
+            f"{path} holds several tasks: {', '.join(islice(plain, 12))}",
+            hint="name one of them as the task",
+            code="replay.task",
         )
     chosen = next(iter(plain)) if task is None else task
     if chosen not in plain:
-        raise TicketsError(f"{path} has no task {chosen!r}", hint=did_you_mean(chosen, plain))
+        raise TicketsError(f"{path} has no task {chosen!r}", hint=did_you_mean(chosen, plain), code="replay.task")
     spec, rows = _spec(chosen), plain[chosen]
-    before = [ORIGINAL + name for name in spec.columns]
+    width, before = len(spec.columns), [ORIGINAL + name for name in spec.columns]
     both = bool(rows) and all(isinstance(row, dict) and all(name in row for name in before) for row in rows)
-    texts: list[Any] = []
-    clean: list[Any] = []
-    labels: list[Any] = []
+    wanted = [*spec.columns, *(before if both else ()), spec.label]
+    table = []
     for number, row in enumerate(rows, start=1):
-        values = (
-            [row.get(name) for name in (*spec.columns, *(before if both else ()))] if isinstance(row, dict) else [None]
-        )
-        label = row.get(spec.label) if isinstance(row, dict) else None
+        *values, label = [row.get(name) for name in wanted] if isinstance(row, dict) else [None]
         known = isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(spec.labels)
         if not known or not all(isinstance(value, str) for value in values):
-            wanted = ", ".join((*spec.columns, spec.label))
             raise TicketsError(
-                f"{path}: row {number} of {chosen} needs {wanted}, the label from 0 to {len(spec.labels) - 1}",
+                f"{path}: row {number} of {chosen} needs {', '.join((*spec.columns, spec.label))}, "
+                f"the label from 0 to {len(spec.labels) - 1}",
                 hint="mend the file",
+                code="data.advglue",
             )
-        texts.append(values[: len(spec.columns)])
-        clean.append(values[len(spec.columns) :])
-        labels.append(label)
+        table.append((values[:width], values[width:], label))
+    texts, clean, labels = (list(column) for column in zip(*table, strict=True)) if table else ([], [], [])
     split = Split.of(texts, labels, name=chosen, columns=spec.columns)
     other = Split.of(clean, labels, name=chosen, columns=spec.columns) if both else None
-    found = _static(
-        split, other, spec.labels, f"{path.name}:{chosen}", {"file": path.name, "task": chosen, "left_out": 0}
-    )
+    about = {"file": path.name, "task": chosen, "left_out": 0}
+    found = _static(split, other, spec.labels, f"{path.name}:{chosen}", about)
     return replace(found, files=((path.name, sha256_file(path)),))
 
 
 def _spec(task: str) -> TaskSpec:
     name = ALIASES.get(task, task)
     if name not in TASKS:
-        raise TicketsError(f"there is no registered task {task!r}", hint=did_you_mean(name, TASKS))
+        raise TicketsError(f"there is no registered task {task!r}", hint=did_you_mean(name, TASKS), code="replay.task")
     return TASKS[name]
 
 
@@ -292,7 +298,9 @@ class Count:
         }
         called = {name: label for label, name in enumerate(texts.labels)}
         below = Answers(self.given, known[True], clf.labels, classes, called).below_chance()
-        flags = [*filter(None, [below]), *self._errors(max_failed), *self._flags(texts, clf, count, pairs)]
+        tried = self.errors + sum(times for (_, after), times in self.seen.items() if after != LOST)
+        errors = failed(self.errors, tried, max_failed, self.reasons.often)
+        flags = [*filter(None, [below]), *errors, *self._flags(texts, clf, count, pairs)]
         return {
             **counts,
             **values,
@@ -301,34 +309,29 @@ class Count:
             "flag_codes": [flag.code for flag in flags],
         }
 
-    def _errors(self, most: float) -> Iterator[Flag]:
-        of = self.errors + sum(count for (_, after), count in self.seen.items() if after != LOST)
-        return failed(self.errors, of, most, self.reasons.often)
-
     def _flags(self, texts: TextSet, clf: Classifier, count: int, pairs: int) -> list[Flag]:
-        found = []
-        if count < FEW:
-            found.append(
-                Flag(
-                    "few-examples", f"few examples: {count} adversarial texts, fewer than {FEW}; look at the intervals"
-                )
-            )
-        if len(self.labels) < 2:
-            found.append(
-                Flag(
-                    "one-class", "one class: all texts have the same label, so a model that always says it looks robust"
-                )
-            )
-        if texts.kind == "attack" and isinstance(clf, ModelClassifier) and texts.about["model"]["digest"] == clf.digest:
-            found.append(Flag("same-model", "same model: the texts were found on this very model"))
-        if not pairs and count:
-            found.append(
-                Flag(
-                    "no-originals",
-                    "no originals: without the clean texts a mistake cannot be told from one the attack did not cause",
-                )
-            )
-        return found
+        same = (
+            texts.kind == "attack" and isinstance(clf, ModelClassifier) and texts.about["model"]["digest"] == clf.digest
+        )
+        found = (
+            (
+                count < FEW,
+                "few-examples",
+                f"few examples: {count} adversarial texts, fewer than {FEW}; look at the intervals",
+            ),
+            (
+                len(self.labels) < 2,
+                "one-class",
+                "one class: all texts have the same label, so a model that always says it looks robust",
+            ),
+            (same, "same-model", "same model: the texts were found on this very model"),
+            (
+                bool(count) and not pairs,
+                "no-originals",
+                "no originals: without the clean texts a mistake cannot be told from one the attack did not cause",
+            ),
+        )
+        return [Flag(code, text) for holds, code, text in found if holds]
 
 
 SCHEMA = 1
@@ -355,6 +358,7 @@ class Replay:
         raise TicketsError(
             f"there is no cell of set {source} on model {model}",
             hint=f"{len(self.sources)} set(s), {len(self.models)} model(s), from 0",
+            code="replay.cell",
         )
 
     @property
@@ -385,10 +389,10 @@ def replay(
     in an attack.
     """
     AttackOptions(max_failed=max_failed)  # refuses what is no percentage
-    several = isinstance(sources, Iterable) and not isinstance(sources, Split | str | bytes)
-    given = list(sources) if several else [sources]
+    one = isinstance(sources, AttackResult | Split | TextSet | str | Path) or not isinstance(sources, Iterable)
+    given: list[Any] = [sources] if one else list(sources)  # type: ignore[arg-type]
     running = _Running(
-        sets=[one if isinstance(one, TextSet) else open_set(one, labels=labels) for one in given],
+        sets=[each if isinstance(each, TextSet) else open_set(each, labels=labels) for each in given],
         maps=[label_map] if isinstance(label_map, Mapping) else list(label_map or ()) or [{}],
         folder=None if folder is None else Path(folder),
         token_budget=token_budget,
@@ -402,7 +406,7 @@ def replay(
     else:
         write_chunks(running.folder / ROWS, lines)
     if not running.models:
-        raise TicketsError("nothing to replay on: no model", hint="give at least one classifier")
+        raise TicketsError("nothing to replay on: no model", hint="give at least one classifier", code="replay.empty")
     result = Replay(
         sources=tuple(running.sources),
         models=tuple(running.models),
@@ -444,13 +448,16 @@ class _Running:
     def check(self) -> None:
         """Refuse what cannot be replayed, before a model is opened."""
         if not self.sets:
-            raise TicketsError("nothing to replay: no set of texts", hint="give an attack's folder or a file")
+            raise TicketsError(
+                "nothing to replay: no set of texts", hint="give an attack's folder or a file", code="replay.empty"
+            )
         known = [name for one in self.sets for name in one.labels]
         for name in (name for one in self.maps for name in one):
             if name not in known:
                 raise TicketsError(
                     f"the label map names {name!r}; the texts have {', '.join(dict.fromkeys(known))}",
                     hint=did_you_mean(name, known),
+                    code="replay.label_map",
                 )
         self.check_same()
 
@@ -476,7 +483,9 @@ class _Running:
             self.check_same()
             if 1 < len(self.maps) <= number:
                 raise TicketsError(
-                    f"{len(self.maps)} label maps, and more models", hint="give one label map, or one for each model"
+                    f"{len(self.maps)} label maps, and more models",
+                    hint="give one label map, or one for each model",
+                    code="replay.label_map",
                 )
             victim = Victim(clf, self.token_budget)
             for which, texts in enumerate(self.sets):
@@ -491,6 +500,7 @@ class _Running:
             raise TicketsError(
                 f"{len(self.maps)} label maps, {len(self.models)} model(s)",
                 hint="give one label map, or one for each model",
+                code="replay.label_map",
             )
 
 
@@ -500,47 +510,43 @@ def _content(source: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def _classes(texts: TextSet, clf: Classifier, label_map: Mapping[str, int | str]) -> tuple[int, ...]:
     clf.check_columns(texts.columns, texts.name)
-    mine = {
-        name: to for name, to in label_map.items() if name in texts.labels
-    }  # sets may name their labels differently
+    mine = {name: to for name, to in label_map.items() if name in texts.labels}  # sets may name theirs differently
     return classes_of(texts.labels, clf.labels, mine) or ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Plain:
-    columns: tuple[str, ...]
-
-
-def _judge(pair: Pair, target: int, names: tuple[str, ...], noise: float, in_flight: int) -> Steps:
-    """(right, predicted class) of the original and of the adversarial text; None where there is none."""
-    texts = [columns for columns in (pair.original, pair.adversarial) if columns is not None]
+def _judge(pair: Pair, texts: TextSet, classes: tuple[int, ...], victim: Victim) -> Steps:
+    """Whether the original and the adversarial text are right, and which label each is given; None where there is none."""
+    asked = {
+        name: Text.of(columns)
+        for name, columns in (("original", pair.original), ("adversarial", pair.adversarial))
+        if columns is not None
+    }
     state = ExampleState(
-        original=Text.of(texts[0]),
-        goal=Untargeted(target),
-        column_names=names,
-        noise=noise,
-        in_flight=in_flight,
+        original=next(iter(asked.values())),
+        goal=Untargeted(classes[pair.label]),
+        column_names=texts.columns,
+        noise=victim.noise,
+        in_flight=IN_FLIGHT // victim.live,
         still=False,
     )
-    asked = [_Plain(columns) for columns in texts]
     try:
-        return (yield from _rights(state, asked, pair))
+        return (yield from _row(state, asked, classes))
     except Exception as problem:
         if len(asked) == 1:
             raise
-        original = yield from _rights(state, asked[:1], pair)
-        return Failed(problem, original)
+        return Failed(problem, (yield from _row(state, {"original": asked["original"]}, classes)))
 
 
-def _rights(state: ExampleState, asked: Sequence[_Plain], pair: Pair) -> Steps:
-    answers = yield from state.ask(asked)
-    found: list[tuple[bool, int] | None] = []
-    for answer in answers:
-        reached = yield from state.reached(answer)
-        found.append((not reached, answer.row.predicted))
-    if pair.original is None:
-        found.insert(0, None)
-    return found if len(found) == 2 else [*found, None]
+def _row(state: ExampleState, asked: Mapping[str, Text], classes: tuple[int, ...]) -> Steps:
+    row: dict[str, Any] = {
+        f"{name}_{what}": None for name in ("original", "adversarial") for what in ("right", "predicted")
+    }
+    answers = yield from state.ask(list(asked.values()))
+    for name, answer in zip(asked, answers, strict=True):
+        row[f"{name}_right"] = not (yield from state.reached(answer))
+        predicted = answer.row.predicted
+        row[f"{name}_predicted"] = classes.index(predicted) if predicted in classes else None
+    return row
 
 
 def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
@@ -551,7 +557,7 @@ def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int,
     def jobs() -> Iterator[tuple[int, Steps]]:
         for number, pair in enumerate(texts.pairs()):
             asked[number] = pair
-            yield number, _judge(pair, classes[pair.label], texts.columns, victim.noise, IN_FLIGHT // victim.live)
+            yield number, _judge(pair, texts, classes, victim)
 
     turn, failures = 0, Failures(clf, len(texts.columns), texts.size)
     with track(f"replay {texts.name} on {clf.identity}", texts.size) as bar:
@@ -559,19 +565,9 @@ def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int,
             pair = asked.pop(number)
             failures.check(found)
             if isinstance(found, Failed):
-                row = {} if found.known is None else _row(found.known, classes)
-                ready[number] = {"id": pair.id, "label": pair.label, **row, "error": reason_of(found.problem)}
-            else:
-                ready[number] = {"id": pair.id, "label": pair.label, **_row(found, classes)}
+                found = {**(found.known or {}), "error": reason_of(found.problem)}
+            ready[number] = {"id": pair.id, "label": pair.label, **found}
             bar.advance(1)
             while turn in ready:
                 yield ready.pop(turn)
                 turn += 1
-
-
-def _row(found: Sequence[tuple[bool, int] | None], classes: tuple[int, ...]) -> dict[str, Any]:
-    row: dict[str, Any] = {}
-    for name, answer in zip(("original", "adversarial"), found, strict=True):
-        row[f"{name}_right"] = None if answer is None else answer[0]
-        row[f"{name}_predicted"] = classes.index(answer[1]) if answer is not None and answer[1] in classes else None
-    return row
