@@ -83,7 +83,8 @@ def claims() -> dict[str, Any]:
 
 def figures() -> dict[str, Any]:
     """By figure and panel: the numbers that are drawn and of how many runs; of an undrawn panel nothing."""
-    from robust_tickets.reproduce.figures import figure, lengths, pareto
+    from robust_tickets.reproduce.figures import figure, lengths
+    from robust_tickets.reproduce.pareto import pareto
     from robust_tickets.reproduce.published import tables as published
 
     found = {one.id: figure(one.id, outcomes(), RESULTS) for one in published() if one.kind == "figure"}

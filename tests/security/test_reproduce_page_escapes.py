@@ -15,8 +15,9 @@ from hostile import HOSTILE
 from outcomes import outcomes
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.aggregate import standings
+from robust_tickets.reproduce.attacked_texts import texts
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.page import origins, texts
+from robust_tickets.reproduce.page import origins
 
 ORDER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 

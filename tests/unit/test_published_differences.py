@@ -15,7 +15,7 @@ from robust_tickets.reproduce import published
 from robust_tickets.reproduce import tables as tell
 from robust_tickets.reproduce.claims import fixed, judge, printed
 from robust_tickets.reproduce.outcome import Outcome
-from robust_tickets.reproduce.page import table as shown
+from robust_tickets.reproduce.papers import table as shown
 from robust_tickets.reproduce.tables import fill
 
 WILD = (10, 15, 20, 25, 90)  # one of five stands far out

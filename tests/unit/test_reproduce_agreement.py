@@ -15,10 +15,10 @@ import outcomes as made_up
 from drawings import cells, heads
 from robust_tickets.reproduce.aggregate import standings
 from robust_tickets.reproduce.arms import arm
-from robust_tickets.reproduce.figures import Drawn, agreement, by_chance, figure
+from robust_tickets.reproduce.figures import Drawn, figure
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.page import make, origins
-from robust_tickets.reproduce.traces import Survivors
+from robust_tickets.reproduce.ticket_figures import Survivors, agreement, by_chance
 from sweeping import run
 
 CORPUS = {"recipe": {"arms": [{"origin": {"search": {"name": "orticket", "corpus": "@data/wiki_en"}}}]}}

@@ -10,9 +10,10 @@ import judging
 from outcomes import ATTACKS
 from robust_tickets.report.format import GLUE
 from robust_tickets.reproduce.aggregate import Against, standings
+from robust_tickets.reproduce.answers import answer
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.claims import family, judge, sentence
-from robust_tickets.reproduce.page import answer, board, strip
+from robust_tickets.reproduce.page import board, strip
 from sweeping import run
 
 SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0

@@ -13,6 +13,7 @@ from judging import BASE, CONFIRM, FAR, NEAR, REAL, SUBSTITUTE, arm, by_name, co
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import repeated, standings
+from robust_tickets.reproduce.answers import seeds
 from robust_tickets.reproduce.arms import arms, rows
 from robust_tickets.reproduce.claims import (
     HERE,
@@ -32,7 +33,6 @@ from robust_tickets.reproduce.claims import (
     spreads,
 )  # fmt: skip
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.page import seeds
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.stats.compare_runs import compare_runs, holm
 

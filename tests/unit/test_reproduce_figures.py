@@ -19,11 +19,11 @@ from robust_tickets.report.charts import marker
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.arms import rows
 from robust_tickets.reproduce.figures import draw, figure, lengths
+from robust_tickets.reproduce.html import PARTS
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.page import PARTS
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.plan import plan, read_only
-from robust_tickets.reproduce.traces import distances, survivors
+from robust_tickets.reproduce.ticket_figures import distances, survivors
 from robust_tickets.search.earlyrobust import EarlyRobust
 from sweeping import by_head, gates, row, run, weights
 from tiny import tiny_classifier

@@ -22,7 +22,7 @@ from robust_tickets.reproduce import tables as tell
 from robust_tickets.reproduce.aggregate import Wanted, read_runs
 from robust_tickets.reproduce.job import Unit
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.page import table as shown
+from robust_tickets.reproduce.papers import table as shown
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.plan import TICKET, Cell, Plan, campaign, plan
 from robust_tickets.reproduce.tables import Filled, FilledCell, fill, fill_all

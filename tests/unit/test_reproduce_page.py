@@ -18,10 +18,11 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.report.charts import Scale, spark, swatch
 from robust_tickets.report.format import merged
 from robust_tickets.reproduce.aggregate import Against, standings
+from robust_tickets.reproduce.answers import answer, reached
 from robust_tickets.reproduce.arms import arms
 from robust_tickets.reproduce.claims import family, judge
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.page import answer, board, left_of, make, reached, strip, write_page
+from robust_tickets.reproduce.page import board, left_of, make, strip, write_page
 from sweeping import run
 
 

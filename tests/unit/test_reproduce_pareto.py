@@ -12,9 +12,10 @@ import outcomes as made_up
 from drawings import cells, corners, marks, well_formed
 from robust_tickets.report.charts import SHAPES, look, marker, outline
 from robust_tickets.reproduce.aggregate import standings
-from robust_tickets.reproduce.figures import Point, Spot, frontier, pareto
+from robust_tickets.reproduce.figures import Point
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page import board
+from robust_tickets.reproduce.pareto import Spot, frontier, pareto
 from sweeping import run
 
 

@@ -5,23 +5,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from math import fsum
 from pathlib import Path
 from statistics import fmean
 
 from markupsafe import Markup
 
-from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
 from robust_tickets.report import charts
 from robust_tickets.report.charts import DASHES, around
-from robust_tickets.report.figures import maps, stopped
-from robust_tickets.report.format import listed, plural, span
-from robust_tickets.report.run_data import Distances
+from robust_tickets.report.format import plural, span
 from robust_tickets.report.tables import Table, plain_table
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.aggregate import Wanted, attacks_of, notes_of, read_runs, timed_alone
+from robust_tickets.reproduce.aggregate import Wanted, attacks_of, notes_of, read_runs
 from robust_tickets.reproduce.arms import (
     Row,
     arms,
@@ -31,18 +26,26 @@ from robust_tickets.reproduce.arms import (
     sweeps,
     swept,
     task_title,
-    told_apart,
 )
 from robust_tickets.reproduce.arms import rows as rows_of
 from robust_tickets.reproduce.job import BERT, Flavour
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import needs
 from robust_tickets.reproduce.protocol import constants
-from robust_tickets.reproduce.traces import HINT, Survivors, along, by_head, distances, survivors
+from robust_tickets.reproduce.ticket_figures import (
+    Panel,
+    Survivors,
+    agreement,
+    along,
+    by_head,
+    distance_maps,
+    survivors,
+    survivors_by_layer,
+    where_stopped,
+)
 from robust_tickets.stats.compare_runs import FEWEST_RUNS
 from robust_tickets.stats.intervals import Interval, mean_interval
 
-NOTHING = Markup("")
 MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
 # a search that goes on where its rule stops, and the one that stops there
 STOPPED = {"earlyrobust_whole": "earlyrobust_first"}
@@ -65,17 +68,6 @@ WORDS = {
         "more. The axis of accuracies does not start at zero."
     ),
 }
-
-
-@dataclass(frozen=True, kw_only=True)
-class Panel:
-    """One drawing with its numbers; an empty ``svg`` goes with a ``why``. ``sources`` are the ids of the units that it shows."""
-
-    title: str
-    svg: Markup = NOTHING
-    table: Table | None = None
-    why: str = ""
-    sources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +97,7 @@ class Drawn:
 
 def write(drawn: Drawn, folder: Path) -> Path:
     """A figure as a file of its own, ``FOLDER/<id>.html``, which loads nothing."""
-    from robust_tickets.reproduce.page import page
+    from robust_tickets.reproduce.html import page
 
     of = published.table(drawn.id)
     return write_text(folder / f"{of.id}.html", page("figure.html.j2", f"{of.id}: {of.title}", of=of, drawn=drawn))
@@ -271,7 +263,7 @@ class Point:
         return f"{self.mean:.1f}", ends, str(len(self.values))
 
 
-def _point(x: float | None, wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) -> Point | None:
+def point_of(x: float | None, wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) -> Point | None:
     """``None`` where no run has a value."""
     reading = read_runs(wanted, outcomes, folder)
     return Point(x=x, values=reading.runs.values, sources=reading.units) if reading.runs.values else None
@@ -401,7 +393,7 @@ class _Sweep:
             for row in self.rows:
                 if row.name == name and (row.x is None or self.axis_of(row) == axis):
                     wanted = Wanted(arm=row.arm, metric="aua" if attack else "clean", **about)  # type: ignore[arg-type]
-                    points.append(_point(row.x, wanted, self.own, self.folder))
+                    points.append(point_of(row.x, wanted, self.own, self.folder))
             known = tuple(point for point in points if point is not None)
             found += [Series(name=name, index=self.looks.get(name, index), points=known)] if known else []
         return found
@@ -485,295 +477,3 @@ def _traced(name: str, index: int, outcomes: Sequence[Outcome], key: str) -> Ser
         epochs = sorted({epochs[round(k * (len(epochs) - 1) / (MOST - 1))] for k in range(MOST)})
     points = [Point(x=x, values=tuple(v for v, _ in at[x]), sources=tuple(id for _, id in at[x])) for x in epochs]
     return Series(name=name, index=index, points=tuple(points))
-
-
-# --- tickets: what survives in each layer, and how far searches agree
-
-
-def survivors_by_layer(outcomes: Sequence[Outcome], title: str) -> Panel:
-    """Every head as a square, every other part as a bar, over all searches; layer 1, nearest the words, is at the bottom."""
-    matrices = not by_head(outcomes)
-    found = [(one, kept) for one in outcomes if one.unit.repeat == 0 and (kept := survivors(one, matrices=matrices))]
-    if not found:
-        return Panel(title=title, why=f"{title}: the runs there are have no ticket.")
-    shapes, sources = [kept for _, kept in found], tuple(one.unit.id for one, _ in found)
-    for one, kept in found:
-        if kept.form != shapes[0].form:
-            raise TicketsError(
-                f"the tickets of {sources[0]} and {one.unit.id} are not of one model", hint=HINT, code="result.tickets"
-            )
-    squares, parts = bool(shapes[0].heads), list(shapes[0].parts)
-    drawn, table = [], []
-    for layer in range(shapes[0].depth):
-        shares = {name: [shape.parts[name][layer] for shape in shapes] for name in parts}
-        bars = [own for name, own in shares.items() if not (squares and name == "heads")]
-        words = [
-            f"{mean_percent(own, 0)} % of {name}" + (f" ({_ends(own, 0)})" if len(own) > 1 else "")
-            for name, own in shares.items()
-        ]
-        heads = zip(*(shape.heads[layer] for shape in shapes), strict=True) if squares else ()
-        drawn.append(
-            charts.Layer(
-                title=str(layer + 1), said=f"layer {layer + 1}: {', '.join(words)}", shares=[fmean(own) for own in bars],
-                reach=[(min(own), max(own)) for own in bars], squares=[sum(head) / len(shapes) for head in heads],
-            )
-        )  # fmt: skip
-        table.append(
-            (str(layer + 1), *(cell for own in shares.values() for cell in (mean_percent(own), _ends(own, 1))))
-        )
-    searches = "1 search" if len(shapes) == 1 else f"{len(shapes)} searches"
-    names = ["heads", *(name for name in parts if name != "heads")] if squares else parts
-    alt = f"{title}, {searches}. " + "; ".join(one.said for one in drawn)
-    drawing = charts.bars(names, drawn, 0, alt=alt)
-    columns = [words for name in parts for words in (f"{name}, mean %", f"{name}, lowest to highest %")]
-    name = f"{title}: share that survives, {searches}"
-    return Panel(title=name, svg=drawing, table=plain_table(name, ("Layer", *columns), table), sources=sources)
-
-
-def _ends(shares: Sequence[float], digits: int) -> str:
-    return f"{100 * min(shares):.{digits}f} to {100 * max(shares):.{digits}f}"
-
-
-def mean_percent(shares: Sequence[float], digits: int = 1) -> str:
-    """The mean of shares. fsum: the same bits in every Python, where sum() is another one since 3.12; halves are common here."""
-    return f"{100 * fsum(shares) / len(shares):.{digits}f}"
-
-
-THIRDS = ("lower", "middle", "upper")
-
-
-def by_chance(first: float, second: float) -> float:
-    """On what share of units two masks differ that keep these shares, each drawn by lot."""
-    return first * (1 - second) + second * (1 - first)
-
-
-def agreement(shapes: Sequence[Survivors]) -> str:
-    """What heads all searches keep or remove, and which thirds of the layers lose most; empty without whole heads."""
-    heads = [[head for layer in shape.heads for head in layer] for shape in shapes]
-    if not heads or not heads[0] or any(share not in (0, 1) for mask in heads for share in mask):
-        return ""
-    said = []
-    if len(heads) > 1:  # one search agrees with itself
-        votes, pairs = [sum(kept) for kept in zip(*heads, strict=True)], list(combinations(heads, 2))
-        apart = [sum(a != b for a, b in zip(one, other, strict=True)) / len(votes) for one, other in pairs]
-        lot = [by_chance(sum(one) / len(votes), sum(other) / len(votes)) for one, other in pairs]
-        said.append(
-            f"Of {len(votes)} heads {votes.count(len(heads))} survive in every search and {votes.count(0)} in none; two searches differ on "
-            f"{mean_percent(apart)} % of them ({_ends(apart, 1)}), two random tickets of their size on {mean_percent(lot)} %."
-        )
-    return " ".join([*said, *_thirds(shapes)])
-
-
-def _thirds(shapes: Sequence[Survivors]) -> list[str]:
-    """Where what is removed lies; every layer has as many units of a part as the others. Empty where layers have no three equal parts."""
-    depth, said = shapes[0].depth, list[str]()
-    ends = [depth * part // len(THIRDS) for part in range(len(THIRDS) + 1)]
-    for name in shapes[0].parts if depth % len(THIRDS) == 0 else ():
-        gone = [fsum(1 - shape.parts[name][layer] for shape in shapes) for layer in range(depth)]
-        if total := fsum(gone):
-            shares = [f"{100 * fsum(gone[start:end]) / total:.0f}" for start, end in pairwise(ends)]
-            where = f" lie in the {listed(THIRDS)} third of the layers" if not said else ""
-            said.append(f"of the {name} that are removed {listed(shares)} %{where}")
-    return [f"{'; '.join(said).capitalize()}."] if said else []
-
-
-# --- mask distances: how much the tickets drawn at any two points of a search differ
-
-
-def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
-    """A map for heads and one for neurons, of the first seed's search; the table has every seed's."""
-    found = [(one, trace) for one in outcomes if one.unit.repeat == 0 and (trace := distances(one)) is not None]
-    if not found:
-        return [Panel(title=task_title(task), why=f"{task_title(task)}: the runs there are kept no mask distances.")]
-    first, trace = found[0]
-    title, panels = f"{task_title(task)}, seed {first.unit.seed}", []
-    for group, drawing in maps(trace, title).items():
-        own = [(one, other) for one, other in found if group in other.groups]
-        table = _neighbours(f"{title}: {group}", own, group)
-        sources = tuple(one.unit.id for one, _ in own)
-        panels.append(Panel(title=table.caption, svg=drawing, table=table, sources=sources))
-    return panels
-
-
-def where_stopped(outcomes: Sequence[Outcome]) -> str:
-    """For every task, where the search that is shown stopped, or its rule would have; and at which epochs the other seeds' did."""
-    said = []
-    for task in dict.fromkeys(one.unit.task for one in outcomes):
-        own = [one for one in outcomes if one.unit.task == task and one.unit.repeat == 0]
-        traced = [(one, trace) for one in own if (trace := distances(one)) is not None]
-        found = [trace for _, trace in traced]
-        on = any(trace.rule == "fixed" for trace in found)  # searches that their rule does not stop
-        ends = sorted(trace.points[point] for trace in found if (point := _marked(trace)) is not None)
-        if found:
-            never = " The paper's rule would not have stopped it by then." if on and found[0].rule_at is None else ""
-            said.append(f"{task_title(task)}:{stopped(found[0])}{never}")
-        if len(ends) > 1:
-            same = f"at epoch {ends[0]:.2f} each time"
-            spread = same if ends[0] == ends[-1] else f"between the epochs {ends[0]:.2f} and {ends[-1]:.2f}"
-            rule = f"Of {len(found)} seeds the rule would have stopped {len(ends)},"
-            said.append(f"{rule if on else f'Over {len(ends)} seeds it was drawn'} {spread}.")
-        said += _afterwards([(one, trace) for one, trace in traced if _to_the_end(trace) is not None])
-    return " ".join(said)
-
-
-def _afterwards(found: Sequence[tuple[Outcome, Distances]]) -> list[str]:
-    """How far the masks of searches that went on moved after the rule's point: what the rule is trusted not to miss."""
-    parts, lots = [], []
-    for group in dict.fromkeys(group for _, trace in found for group in trace.groups):
-        moved = [trace.groups[group][_to_the_end(trace) or 0][-1] for _, trace in found if group in trace.groups]
-        kept = [fmean(shape.parts[group]) for one, _ in found if (shape := survivors(one)) and group in shape.parts]
-        parts.append(f"{_ends(moved, 1) if len(moved) > 1 else f'{100 * moved[0]:.1f}'} % of the {group}")
-        lots += [mean_percent([by_chance(share, share) for share in kept])] if kept else []
-    random = f"; two random tickets of that size differ on {listed(lots)} %" if len(lots) == len(parts) else ""
-    return [f"From there to the end of the search the ticket changes by {listed(parts)}{random}."] if parts else []
-
-
-def _to_the_end(trace: Distances) -> int | None:
-    """The point where the rule would have stopped a search that went on; none at its last point: there is no afterwards."""
-    settled = trace.rule_at
-    return settled if settled is not None and settled < len(trace.points) - 1 else None
-
-
-def _marked(trace: Distances) -> int | None:
-    """The point that the rule names: where it drew the ticket, or would have stopped a search that went on."""
-    return trace.rule_at if trace.rule == "fixed" else trace.drawn_at
-
-
-def _neighbours(title: str, found: Sequence[tuple[Outcome, Distances]], group: str) -> Table:
-    """Neighbours' distances: what the rule that stops a search looks at."""
-    rows, on = [], any(trace.rule == "fixed" for _, trace in found)
-    for one, trace in found:
-        steps, marked, settled = trace.groups[group], _marked(trace), _to_the_end(trace)
-        drawn = f"{trace.points[marked]:.2f}" if marked is not None else "–"
-        near = " ".join(f"{100 * steps[i][i + 1]:.1f}" for i in range(len(steps) - 1))
-        after = ["–" if settled is None else f"{100 * steps[settled][-1]:.1f}"] if on else []
-        rows.append((f"seed {one.unit.seed}", drawn, *after, f"{100 * max(map(max, steps)):.1f}", near))
-    at = ("Rule stops at epoch", "From there to the end, %") if on else ("Drawn at epoch",)
-    return plain_table(title, ("Search", *at, "Largest distance, %", "From each point to the next, %"), rows)
-
-
-# --- what robustness costs
-
-NAMED = 16  # arms beyond are faint dots, named by their tooltip and in the table
-COSTS = {  # what is on the axis; what an arm that has none of it lacks
-    "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
-    "work": ("plain epochs, search included", "are known by their passes"),
-    "seconds": ("seconds of search and training", "were timed alone on one device"),
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Spot:
-    """An arm: its size or cost, and its accuracy under attack."""
-
-    index: int  # its colour and shape
-    title: str
-    x: float
-    aua: Point
-    best: bool = False  # none is both cheaper and more robust
-
-    @property
-    def few(self) -> bool:
-        """Too few runs for any claim: grey, and on no frontier."""
-        return len(self.aua.values) < FEWEST_RUNS
-
-    @property
-    def said(self) -> str:
-        return f"{self.title}: {self.aua.said} at {self.x:.3g}" + (", on the frontier" if self.best else "")
-
-
-def pareto(
-    outcomes: Sequence[Outcome],
-    folder: Path | None,
-    *,
-    task: str,
-    attack: str,
-    backbone: str = BERT,
-    looks: Mapping[str, int] | None = None,
-) -> Drawn:
-    """Accuracy under an attack against size and work, of all arms that were run on a task. Up and to the left is better.
-
-    ``looks`` numbers arms as the page does, for equal colours and shapes.
-    """
-    where, by = place(backbone, task), attack_title(attack)
-    wanted = Wanted(arm="", task=task, metric="aua", attack=attack, backbone=backbone)
-    own = sorted((one for one in outcomes if wanted.beside(one)), key=lambda one: one.unit)
-    looks = looks or {arm: index for index, arm in enumerate(sorted({one.unit.arm for one in own}))}
-    device, alone = _timed(own)
-    panels = []
-    for measure, (what, counted) in COSTS.items():
-        spots = _spots(looks, own, alone if measure == "seconds" else own, folder, wanted, measure)
-        title = f"{where}: accuracy under {by} against {what}"
-        if len(spots) < 2:
-            panels.append(Panel(title=title, why=f"{where}: of the arms attacked by {by} fewer than two {counted}."))
-            continue
-        sources = tuple(source for spot in spots for source in spot.aua.sources)
-        panels.append(
-            Panel(title=title, svg=_pareto(spots, what, title), table=_spot_table(spots, what, title), sources=sources)
-        )
-    timed = f" Times are of runs that had the device to themselves ({device})." if device else ""
-    fewer = f"; beyond {NAMED} arms those of fewest runs are faint dots" if len(looks) > NAMED else ""
-    caption = (
-        f"Accuracy under {by} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more; arms of fewer are grey, "
-        "and no line is drawn by them. Those on the line have none that is both cheaper and more robust, by the means alone. Arms of one "
-        f"size stand side by side{fewer}. The axes do not start at zero. Plain epochs of the whole model are reckoned by passes, tokens "
-        f"and FLOPs.{timed}"
-    )
-    return Drawn(id="Pareto", caption=caption, panels=tuple(panels))
-
-
-def _timed(outcomes: Sequence[Outcome]) -> tuple[str, list[Outcome]]:
-    """Runs that can be timed against one another: alone on their device, all on the one that most arms were run on."""
-    on: dict[str, list[Outcome]] = {}
-    for one in filter(timed_alone, outcomes):
-        on.setdefault(str(one.env.get("device", "")), []).append(one)
-    most = max(sorted(on), key=lambda name: len({one.unit.arm for one in on[name]}), default="")
-    return most, on.get(most, [])
-
-
-def _spots(
-    looks: Mapping[str, int], own: Sequence[Outcome], sized: Sequence[Outcome], folder: Path | None, wanted: Wanted, measure: str
-) -> list[Spot]:  # fmt: skip
-    """Arms with both numbers, those to be named first; of ``sized`` the size or time is taken."""
-    found = []
-    for arm, index in looks.items():
-        size = _point(None, replace(wanted, arm=arm, metric=measure, attack=None), sized, folder)
-        aua = _point(None, replace(wanted, arm=arm), own, folder)
-        if size is not None and aua is not None:
-            found.append(Spot(index=index, title=told_apart(arm, looks), x=size.mean, aua=aua))
-    enough = [spot for spot in found if not spot.few]
-    found = [replace(spot, best=not spot.few and frontier(spot, enough)) for spot in found]
-    # a sweep's arms have long titles
-    return sorted(found, key=lambda spot: (not spot.best, -len(spot.aua.values), len(spot.title), spot.index))
-
-
-def frontier(spot: Spot, spots: Sequence[Spot]) -> bool:
-    """Whether no other is at least as good in both and better in one."""
-    own = (spot.x, spot.aua.mean)
-    return not any(o.x <= own[0] and o.aua.mean >= own[1] and (o.x, o.aua.mean) != own for o in spots)
-
-
-def _pareto(spots: Sequence[Spot], what: str, title: str) -> Markup:
-    points = [
-        charts.Point(
-            index=spot.index, title=spot.title, x=spot.x, y=spot.aua.mean, said=spot.said, along=spot.aua.interval, few=spot.few,
-            named=k < NAMED,
-        )
-        for k, spot in enumerate(spots)
-    ]  # fmt: skip
-    across = [point.x for point in points]
-    along = [v for point in points for v in (point.y, *(point.along or ()))]
-    pad = 0.12 * (max(across) - min(across)) or 1.0
-    x = charts.Axis.linear(what, max(0.0, min(across) - pad), max(across) + pad)
-    y = charts.Axis.linear("accuracy under attack, %", *around(along, max(2.0, 0.08 * (max(along) - min(along)))), 6)
-    # what is to be had at most for a given cost: level from an arm to the next dearer one
-    steps = sorted((spot.x, spot.aua.mean) for spot in spots if spot.best)
-    return charts.scatter(points, x, y, alt=f"{title}. " + "; ".join(spot.said for spot in spots), steps=steps)
-
-
-def _spot_table(spots: Sequence[Spot], what: str, title: str) -> Table:
-    rows = [
-        (spot.title, f"{spot.x:.1f}", *spot.aua.cells, "yes" if spot.best else "too few runs" if spot.few else "no")
-        for spot in sorted(spots, key=lambda spot: -spot.aua.mean)
-    ]
-    return plain_table(title, ("Arm", what, "Under attack, %", "95 % interval", "Runs", "On the frontier"), rows)

@@ -13,68 +13,51 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from jinja2 import ChoiceLoader, PackageLoader
 from markupsafe import Markup
 
-from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
 from robust_tickets.report import charts
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import around, colour, swatch
-from robust_tickets.report.format import GLUE, NONE, exact, listed, merged, numberless, plural
-from robust_tickets.report.html import ENVIRONMENT, MACROS, SCRIPT, STYLE, document
-from robust_tickets.report.tables import Cell, Row, plain_table
-from robust_tickets.report.text_diff import folded, opening
+from robust_tickets.report.format import GLUE, NONE, exact, listed, plural
+from robust_tickets.report.html import MACROS
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import (
     NOT_RUN,
     Against,
     Key,
     Measured,
-    Repeated,
     Standing,
-    anchor_of,
     attacks_on,
     by_task,
     notes_of,
     number,
-    repeated,
     seconds,
     standings,
     trained,
     where,
 )
-from robust_tickets.reproduce.arms import arm_title, attack_title, metric_title, printed_as, task_title, variant
+from robust_tickets.reproduce.answers import SHOWN, answer, reached, seeds
+from robust_tickets.reproduce.arms import arm_title, task_title
+from robust_tickets.reproduce.attacked_texts import texts
 from robust_tickets.reproduce.claims import (
-    Family,
-    Judged,
     answered,
     family,
     fixed,
-    goals,
     judge,
-    printed,
-    reached_of,
-    small,
-    spreads,
-    table_names,
-    word,
 )
 from robust_tickets.reproduce.cost import cost, device
-from robust_tickets.reproduce.figures import Drawn, figure, lengths, pareto, place
-from robust_tickets.reproduce.job import Unit
-from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all
+from robust_tickets.reproduce.figures import Drawn, figure, lengths
+from robust_tickets.reproduce.html import PARTS, page
+from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.papers import paper_part, sources
+from robust_tickets.reproduce.pareto import pareto
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.plan import needs, plan
 from robust_tickets.reproduce.protocol import part_of
-from robust_tickets.reproduce.tables import FIRST, Filled, FilledCell, fill, further
-from robust_tickets.stats.compare_runs import FEWEST_RUNS, FEWEST_SHOWN, RunComparison
-
-_LOADER = ChoiceLoader([PackageLoader("robust_tickets.reproduce"), PackageLoader("robust_tickets.report")])
-PAGES = ENVIRONMENT.overlay(loader=_LOADER)
-PARTS: Any = PAGES.get_template("parts.html.j2").module
-SHOWN = 2  # attacks of a task in the first figures and tables; the others are folded
+from robust_tickets.reproduce.tables import Filled, FilledCell, fill
+from robust_tickets.stats.compare_runs import FEWEST_RUNS
 
 
 def write_page(path: str | Path, folder: Path) -> Path:
@@ -87,13 +70,6 @@ def write_page(path: str | Path, folder: Path) -> Path:
             code="page.empty",
         )
     return write_text(Path(path), make(folder, outcomes))
-
-
-def page(template: str, title: str, **context: Any) -> str:
-    """A page of these results with their style and script."""
-    own = "robust_tickets.reproduce"
-    files = {"styles": (STYLE, (own, "page.css")), "scripts": (SCRIPT, (own, "page.js"))}
-    return document(template, title, environment=PAGES, **files, **context)  # type: ignore[arg-type]
 
 
 def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
@@ -326,176 +302,6 @@ def _cell(one: Standing, column: Measure, value: Measured | None, ends: tuple[fl
     }  # fmt: skip
 
 
-# --- the questions that were fixed before the runs, and what the runs answer
-
-CHIPS = {
-    "more robust": "sure",
-    "less robust": "worse",
-    "equivalent": "same",
-    "undecided": "open",
-    "too few runs": "few",
-}
-ROOM = 1.05  # of a drawing, over what it must hold
-
-
-def answer(of: Family, judged: Sequence[Judged], outcomes: Sequence[Outcome] = ()) -> Markup:
-    """A question and its claims, on one axis. ``outcomes``: held against differences that papers print."""
-    made = [(one, one.comparison) for one in judged if one.comparison]
-    held = [end for _, c in made if c.enough for end in (c.interval or ())]
-    reach = ROOM * max([2 * of.margin, *map(abs, held), *(abs(c.difference) for _, c in made)])
-    several = len({one.claim.task for one in judged}) > 1  # a table may be run on several tasks
-    how = (
-        f"{of.title}. Accuracy under attack, first minus second, in points, mean over training runs; below it Welch's 95{GLUE}% "
-        "interval over runs, which speaks of these texts, and a bootstrap's over runs and texts, which speaks of others like them, "
-        f"both where each side has {FEWEST_SHOWN} runs or more. The grey band is the margin of ±{of.margin:g}. {_adjusted(of, judged)} "
-        "A name leads to its runs."
-    )
-    if any(c.shown and max(-c.shown[0], c.shown[1]) > reach for _, c in made):
-        how += " Where an interval ends in an arrow, it goes on."
-    of_task = {one.claim: f"{task_title(one.claim.task)}, " if several else "" for one in judged}
-    missing = [
-        f"{of_task[one.claim]}{arm_title(one.claim.arm)} − {arm_title(one.claim.other)}, {attack_title(one.claim.attack)}: {one.why}"
-        for one in judged
-        if not one.comparison
-    ]
-    rows = [
-        _row(one, c, of, reach, outcomes) | {"where": of_task[one.claim] + attack_title(one.claim.attack)}
-        for one, c in made
-    ]
-    known = [one for one, _ in made]
-    return PARTS.answer(  # type: ignore[no-any-return]
-        {
-            "question": of.question, "said": answered(known), "rows": rows, "how": how, "missing": missing, "notes": _notes(known),
-            "substituted": list(dict.fromkeys(words for one in known for words in one.substituted)),
-        }
-    )  # fmt: skip
-
-
-def _row(one: Judged, c: RunComparison, of: Family, reach: float, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    claim = one.claim
-    sides = [
-        (anchor_of(Unit(backbone=claim.backbone, task=claim.task, arm=arm)), arm_title(arm)) for arm in (c.arm, c.other)
-    ]
-    spans = [numbers.signed_span(c.shown)] if c.shown else []
-    spans += [f"other texts: {numbers.signed_span(c.shown_over_examples)}"] if c.shown_over_examples else []
-    if outcomes and (known := printed(claim, outcomes)) is not None:
-        inside = {True: ", inside what ours might give", False: ", outside what ours might give", None: ""}[
-            known.inside
-        ]
-        spans.append(f"printed in {known.table}: {numbers.points(known.difference)}{inside}")
-    # the p value that the verdict rests on: for an equivalence, that of lying further apart than the margin
-    p = f"{c.n[0]} and {c.n[1]} runs"
-    if c.verdict == "equivalent":
-        p += f", p of ±{c.margin:g} or more {numbers.p_value(c.adjusted_equivalence_p)}"
-    elif c.adjusted_p is not None:
-        p += f", p of no difference {numbers.p_value(c.adjusted_p)}{small(c)}"
-    index = 0 if c.verdict != "different" else 2 if c.difference > 0 else 1
-    return {
-        "arm": sides[0], "other": sides[1], "value": exact(c.difference), "words": numbers.points(c.difference), "spans": spans, "p": p,
-        "verdict": word(c), "chip": CHIPS[word(c)], "drawing": charts.difference(c.difference, c.shown, of.margin, reach, index),
-    }  # fmt: skip
-
-
-def _adjusted(of: Family, judged: Sequence[Judged]) -> str:
-    """How many claims Holm counts, on each task by itself. The same pair may stand in another family too."""
-    ready: dict[str, list[int]] = {}
-    for one in judged:
-        if one.comparison and one.comparison.enough:
-            ready.setdefault(one.claim.task, []).append(one.comparison.of)
-    paper, counted = of.id in table_names(), []  # a campaign's claims are all to be run; of a table, many never will be
-    for task, count in ready.items():
-        rest = count[0] - len(count)
-        left = f" ({rest} of them {'without five runs a side so far' if paper else 'still to be run'})" if rest else ""
-        counted.append(
-            f"the {plural(count[0], 'claim')} {f'of this table on {task_title(task)}' if paper else 'here'}{left}"
-        )
-    if not counted:
-        return "No claim has the five runs that it takes."
-    return f"Verdicts are by Welch's test, adjusted by Holm for {listed(counted)}; elsewhere on this page the same pair may be one of more."
-
-
-def _notes(made: Sequence[Judged]) -> tuple[str, ...]:
-    """What all arms say alike, once; what one says, under its name."""
-    every = {name for one in made for name in (one.claim.arm, one.claim.other)}
-    said = [(arm, words) for one in made for arm, _, words in (note.partition(": ") for note in one.notes)]
-    arms: dict[str, set[str]] = {}
-    for arm, words in said:
-        arms.setdefault(numberless(words), set()).add(arm)
-    return merged(words if arms[numberless(words)] == every else f"{arm_title(arm)}: {words}" for arm, words in said)
-
-
-def reached(outcomes: Sequence[Outcome], folder: Path, judged: Sequence[Judged]) -> Markup | None:
-    """The goals of the chosen recipe; ``judged``: their family. Nothing where none of it was run."""
-    if not any(one.comparison for one in judged):
-        return None
-    met, given = goals(outcomes, folder, judged), fixed()["goals"]
-    said = f"{arm_title(given['arm'])} against {arm_title(given['against'])}: {reached_of(met)}."
-    return PARTS.goals(said, met)  # type: ignore[no-any-return]
-
-
-SPREAD = (
-    "Accuracy under attack, points: range, best minus worst, and standard deviation, over seeds and over runs of one seed. Ranges grow with "
-    "the number of runs; deviations can be compared, but from so few runs they are known within wide intervals."
-)
-SPREADS = (
-    "method, attack", "seeds", "range over seeds", "deviation over seeds", "runs of a seed", "range over them", "deviation over them",
-    "its 95 % interval",
-)  # fmt: skip
-MODELS = "By the hashes of their weights: how many models runs of one seed gave. Runs of one model differ by their attack alone."
-
-
-def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Markup | None:
-    """Whether a seed fixes a result: of every arm with a repeated seed, runs of one seed beside runs of other seeds."""
-    first, rest, models, again = list[Row](), list[Row](), list[tuple[str, ...]](), list[Repeated]()
-    widest = 0.0
-    for k, (key, members) in enumerate(by_task(found).items()):
-        task, backbone = key
-        own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (*key, "corrected")]
-        for seed in repeated(outcomes, task=task, backbone=backbone):
-            again.append(seed)
-            counts = map(
-                str, (seed.seed, seed.runs, seed.models, NONE if seed.tickets is None else seed.tickets, seed.codes)
-            )
-            models.append((f"{arm_title(seed.arm)}, {where(key)}", *counts))
-        for i, attack in enumerate(attacks_on(members)):
-            for one in spreads(own, task=task, attack=attack.name, split=attack.split or None, backbone=backbone):
-                if one.within_range is None or one.between_range is None:
-                    continue
-                widest = max(widest, one.within_range)
-                values = (one.seeds, one.between_range, one.between, one.repeated, one.within_range, one.within)
-                cells = [
-                    Cell(text=NONE) if v is None else Cell(text=f"{v:.{isinstance(v, float):d}f}", value=exact(v))
-                    for v in values
-                ]
-                cells.append(Cell(text=numbers.span(one.within_interval)))
-                row = Row(name=arm_title(one.name), small=f"{where(key)}, {attack.title}", cells=tuple(cells))
-                (first if k == 0 and i < SHOWN else rest).append(row)
-    if not first and not rest:
-        return None
-    apart = sum(one.models > 1 for one in again)
-    fixes = "The weights were not kept by their hash."
-    if again:
-        fixes = (
-            f"In these runs it does: {'each seed' if len(again) > 1 else 'the seed'} that was run again gave one model."
-        )
-    if apart:
-        fixes = f"Not always: of {plural(len(again), 'seed')} run again, {apart} gave more than one model."
-    heads = ("method", "seed", "runs", "models", "tickets", "versions of the code")
-    said = f"{fixes} Runs of one seed lie up to {widest:.1f} points apart."
-    tables = [replace(plain_table(SPREAD, SPREADS, ()), rows=tuple(rows)) if rows else None for rows in (first, rest)]
-    return PARTS.seeds(said, plain_table(MODELS, heads, models) if models else None, *tables)  # type: ignore[no-any-return]
-
-
-# --- figures
-
-
-def sources(found: Drawn) -> dict[str, Any]:
-    """Links to the lists of runs, an arm a link."""
-    units = {anchor_of(unit): unit for unit in map(Unit.of_id, found.sources)}
-    links = [(anchor, f"{arm_title(unit.arm)}, {place(unit.backbone, unit.task)}") for anchor, unit in units.items()]
-    return {"said": f"Drawn from {plural(len(found.sources), 'run')} of {plural(len(links), 'arm')}", "links": links}
-
-
 def by_length(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Path) -> Markup | None:
     """Accuracy against the length of training, where some arm was trained at several."""
     drawn = lengths(outcomes, folder, {one.arm: one.place for one in found})
@@ -514,238 +320,6 @@ def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Pa
                 parts.append(PARTS.drawn(drawn, sources(drawn)))
                 parts += [Markup('<p class="quiet">{}</p>').format(flattered(members))] if flattered(members) else []
     return parts
-
-
-# --- the papers: their tables with ours beside them, their figures redrawn
-
-
-def paper_part(
-    paper: published.Paper, filled: Mapping[str, Filled], drawn: Mapping[str, Drawn], outcomes: Sequence[Outcome]
-) -> Markup:
-    """Tables with runs of ours first; those without are folded together, so that a reader meets results before gaps."""
-    shown, idle, ran = list[Markup](), dict[str, Markup](), False
-    for one in (one for one in published.tables() if one.paper == paper.id):
-        if one.kind == "table":
-            made, some = table(filled[one.id], outcomes), bool(filled[one.id].ran)
-            ran = ran or some
-        else:
-            made, some = PARTS.figure(one, drawn[one.id], sources(drawn[one.id])), bool(drawn[one.id].svg)
-        if some:
-            shown.append(made)
-        else:
-            idle[one.id] = made
-    return PARTS.paper(paper, shown, idle, ran)  # type: ignore[no-any-return]
-
-
-def table(filled: Filled, outcomes: Sequence[Outcome]) -> Markup:
-    """The whole of it: what was run in sight, the rest folded; how much was run, and of what five runs can tell how much agrees."""
-    of, counts = filled.table, filled.counts()
-    there = {one.unit.id: anchor_of(one.unit) for one in outcomes}
-    ran = [task for task in of.tasks if any(cell.task == task for cell in filled.ran)]
-    rest = [task for task in of.tasks if task not in ran]
-    said = f"{of.source}. {counts['filled']} of {counts['numbers']} printed numbers have runs of ours beside them"
-    if judged := counts["inside"] + counts["outside"]:
-        said += (
-            f"; of {judged} with five runs or more, {FIRST}, {counts['inside']} {'lies' if counts['inside'] == 1 else 'lie'} inside what "
-            f"{filled.expected} might give{filled.wide}"
-        )
-    summary = (
-        "As published, not run: " + ", ".join(map(task_title, rest)) if ran else "As published; none of it was run"
-    )
-    words = [word(one.comparison) for one in filled.claims if one.comparison]
-    counted = ", ".join(f"{words.count(verdict)} {verdict}" for verdict in CHIPS if verdict in words)
-    claims = (
-        (f"{family(of.id).question}, by our runs: {counted}", answer(family(of.id), filled.claims)) if words else None
-    )
-    substituted = list(dict.fromkeys(words for cell in filled.ran for words in cell.substituted))
-    return PARTS.table(  # type: ignore[no-any-return]
-        of, said, _grid(filled, ran, there) if ran else None, _grid(filled, rest, there) | {"summary": summary} if rest else None,
-        claims, substituted, merged(words for cell in filled.ran for words in cell.notes), (*of.notes, *published.summary(of.id)),
-    )  # fmt: skip
-
-
-def _grid(filled: Filled, tasks: Sequence[str], there: Mapping[str, str]) -> dict[str, Any]:
-    """Speed and size come after accuracies, wherever the paper has them: a phone shows the first columns alone."""
-    of = filled.table
-    columns = sorted(of.columns, key=lambda one: one.metric.startswith("speedup") or one.metric.endswith("_millions"))
-    cells: dict[tuple[str, str, str], dict[tuple[str, str | None], list[FilledCell]]] = {}
-    ends: dict[
-        tuple[str, str, str | None], list[float]
-    ] = {}  # of each column, for each task: over all that stands in it
-    for cell in filled.cells:
-        key = (cell.metric, cell.attack)
-        cells.setdefault((cell.task, cell.row, cell.backbone), {}).setdefault(key, []).append(cell)
-        values = (cell.published, *(cell.ours.values if cell.ours else ()))
-        ends.setdefault((cell.task, *key), []).extend(value for value in values if value is not None)
-    lines = dict.fromkeys(
-        [*((row.task, row.name, row.backbone) for row in of.rows), *cells]
-    )  # then runs beside a row's
-    rows: dict[str, list[dict[str, Any]]] = {task: [] for task in tasks}
-    for line in (line for line in lines if line[0] in rows):
-        own = cells.get(line, {})
-        shown = [
-            _paired(own.get((c.metric, c.attack), []), ends.get((line[0], c.metric, c.attack), []), there)
-            for c in columns
-        ]
-        ran = any(cell.ours for found in own.values() for cell in found)
-        rows[line[0]].append({"name": line[1], "ran": ran, "cells": shown})
-    return {
-        "label": f"{of.id}, {', '.join(map(task_title, tasks))}",
-        "heads": [metric_title(column.metric, column.attack) for column in columns],
-        "tasks": [(task_title(task), rows[task]) for task in tasks],
-    }
-
-
-def _paired(found: Sequence[FilledCell], values: Sequence[float], there: Mapping[str, str]) -> dict[str, Any]:
-    """A printed number with ours under each attack that stands for its own; attacks with further constraints are folded."""
-    value = next((cell.published for cell in found if cell.published is not None), None)
-    ran = [cell for cell in found if cell.ours is not None]
-    apart = [cell for cell in ran if cell.by and cell.by.count("-") > 1]
-    apart = apart if len(apart) < len(ran) else []
-    return {
-        "printed": None if value is None else printed_as(found[0].metric, value), "value": value,
-        "ours": [_ours(cell, values, there) for cell in ran if cell not in apart],
-        "folded": [_ours(cell, values, there) for cell in apart],
-    }  # fmt: skip
-
-
-SAID = {
-    "in": "apart: printed lies inside what {} might give", "out": "apart: printed lies outside what {} might give",
-    "few": "apart: too few runs to tell", "plain": "apart",
-}  # fmt: skip
-
-
-def _ours(cell: FilledCell, values: Sequence[float], there: Mapping[str, str]) -> dict[str, Any]:
-    """Our mean with its runs as dots, the prediction interval as a haze, the printed number as an upright stroke."""
-    assert cell.ours is not None
-    ours, low, high = cell.ours, min(values), max(values)
-    verdict = {True: "in", False: "out", None: "plain" if ours.enough else "few"}[cell.inside]
-    below = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
-    pad = 0.06 * (high - low) or 1.0
-    interval = ours.prediction if ours.n >= FEWEST_SHOWN else None
-    return {
-        "anchor": there.get(ours.units[0]), "text": f"{ours.mean:.1f}", "value": exact(ours.mean), "verdict": verdict,
-        "gap": "" if cell.difference is None else numbers.points(cell.difference), "said": SAID[verdict].format(further(ours.further)),
-        "drawing": charts.spark(ours.values, low - pad, high + pad, interval=interval, mark=cell.published),
-        "below": ", ".join([*below, plural(ours.n, "run")]),
-    }  # fmt: skip
-
-
-# --- attacked texts: an outcome keeps some successes' texts and every example's fate, so that a card says of each arm whether it held
-
-ARMS = 8  # on a card: those with most runs
-MOST = 90  # cards on the page
-SIZE = 900_000  # characters of markup, likewise
-OPEN = 4  # in sight without the script
-FATES = {
-    "f": ("failed", "held"), "s": ("success", "fooled"), "k": ("skipped", "wrong before"), "u": ("error", "error"), "e": ("error", "error"),
-}  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Fate:
-    """What became of one example on one arm's model."""
-
-    one: Standing
-    outcome: Outcome  # of that model
-    letter: str
-    queries: int
-    text: Mapping[str, Any] | None
-
-
-def texts(found: Sequence[Standing], folder: Path) -> Markup | None:
-    """Cards: of every task and attack, those first on which the arms fared differently and most texts were kept."""
-    pairs = [(members, attack) for members in by_task(found).values() for attack in attacks_on(members)]
-    groups = [(attack, cases) for members, attack in pairs if (cases := _cases(members, attack, folder))]
-    if not groups:
-        return None
-    cards, arms, attacks = list[Markup](), dict[str, str](), dict[str, str]()
-    for attack, cases in groups:
-        left, begun = SIZE // len(groups), len(cards)
-        for id, fates in sorted(cases.items(), key=_worth)[: max(1, MOST // len(groups))]:
-            card = MACROS.card(_card(id, attack, fates))
-            left -= len(card)
-            if left < 0 and len(cards) > begun:
-                break
-            cards.append(card)
-            arms |= {str(fate.one.place): fate.one.title for fate in fates}
-            attacks[_which(fates[0].one.task, attack)] = f"{task_title(fates[0].one.task)}: {attack.title}"
-    said = (
-        "One model of each arm, its lowest seed; of many arms those with most runs. Struck out: what stood there. Marked: what the attack "
-        f"wrote. {len(cards)} texts are here; the result files keep the first successes of every run."
-    )
-    fields = [("Attack ", "attack", "any", attacks)] if len(attacks) > 1 else []
-    fields.append(("Outcome ", "outcome", "any", dict(FATES.values())))
-    fields += [("for ", "arm", "any arm", arms)] if len(arms) > 1 else []
-    return Markup("<p>{}</p>{}").format(said, MACROS.cases(fields, True, cards[:OPEN], cards[OPEN:]))
-
-
-def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> dict[str, list[Fate]]:
-    """By example that some text was kept of, what became of it on each arm."""
-    fates: dict[str, list[Fate]] = {}
-    shown = sorted((one for one in members if attack in one.attacks), key=lambda one: (-one.units, one.place))[:ARMS]
-    for one in sorted(shown, key=lambda one: one.place):
-        outcome = min(one.outcomes, key=lambda outcome: (outcome.unit.repeat, outcome.unit.seed))
-        attacked = attack.on(outcome)
-        if attacked is None:
-            continue
-        try:
-            ids = ids_of(folder, attacked.examples)
-        except TicketsError:  # without the ids there is no telling which text is whose
-            continue
-        kept = {str(text.get("id")): text for text in attacked.texts if text.get("original") and text.get("perturbed")}
-        for id, letter, queries in zip(ids, attacked.statuses, attacked.queries, strict=False):
-            fate = Fate(one=one, outcome=outcome, letter=letter, queries=queries, text=kept.get(id))
-            fates.setdefault(id, []).append(fate)
-    return {id: rows for id, rows in fates.items() if any(fate.text is not None for fate in rows)}
-
-
-def _worth(case: tuple[str, Sequence[Fate]]) -> tuple[bool, int]:
-    """Small for what is worth looking at."""
-    return not _differ(case[1]), -sum(fate.text is not None for fate in case[1])
-
-
-def _differ(fates: Sequence[Fate]) -> bool:
-    return len({fate.letter for fate in fates}) > 1
-
-
-def _which(task: str, attack: Against) -> str:
-    return f"{task}:{attack.name}:{attack.split}"
-
-
-def _card(id: str, attack: Against, fates: Sequence[Fate]) -> SimpleNamespace:
-    task, first = fates[0].one.task, next(fate.text for fate in fates if fate.text is not None)
-    names, value = TASKS[task].labels if task in TASKS else (), first.get("label")
-    known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names)
-    return SimpleNamespace(
-        id=id,
-        attack=_which(task, attack),
-        title=f"{task_title(task)} · {attack.title}",
-        label=names[value] if known else str(value),  # type: ignore[index]
-        differs=_differ(fates),
-        original=[opening(column) for column in _columns(first["original"])],
-        outcomes=[_fate(fate) for fate in fates],
-    )
-
-
-def _fate(fate: Fate) -> dict[str, Any]:
-    status, said = FATES[fate.letter]
-    notes, perturbed = [f"{fate.queries} queries"] if fate.letter in "fs" else [], []
-    if fate.text is not None:
-        before, after = (number(fate.outcome, fate.text.get(key)) for key in ("before", "after"))
-        if before is not None and after is not None:
-            notes.append(f"true label from {100 * before:.0f} to {100 * after:.0f}{GLUE}%")
-        old, new = _columns(fate.text["original"]), _columns(fate.text["perturbed"])
-        perturbed = [folded(a, b) for a, b in zip([*old, *[""] * (len(new) - len(old))], new, strict=False)]
-    return {
-        "arm": fate.one.place, "title": fate.one.title, "colour": colour(fate.one.place), "status": status, "word": said,
-        "notes": ", ".join(notes), "perturbed": perturbed,
-    }  # fmt: skip
-
-
-def _columns(value: Any) -> list[str]:
-    """A text's columns: a pair has two."""
-    return [str(part) for part in value] if isinstance(value, list | tuple) else [str(value)]
 
 
 # --- what was not run, and every run
