@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,14 +15,31 @@ import torch
 from torch.nn import functional as F
 
 from robust_tickets.adversary.objective import IGNORED, Adversary, Ground, Kind, Objective
+from robust_tickets.adversary.words import WordSpace
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.data.batching import View
 from robust_tickets.data.task import Example
+from robust_tickets.registry import ADVERSARIES
 from robust_tickets.seeds import torch_generator
 from tiny import tiny_classifier, tiny_model
 
 TEXTS = [("the film is great", "a plot"), ("bad", "story was very very poor"), ("not a fine movie at all", "the")]
+SYNONYMS = {"film": ["movie"], "story": ["plot"], "good": ["great", "fine"], "bad": ["awful", "poor"], "the": ["a"]}
 Gradients = dict[str, torch.Tensor]
+
+
+@cache
+def synonyms() -> str:
+    """A file of word lists: WordNet takes half a minute to read."""
+    path = Path(tempfile.mkdtemp()) / "synonyms.json"
+    path.write_text(json.dumps(SYNONYMS))
+    return str(path)
+
+
+def make(name: str) -> Any:
+    """A registered adversary with its defaults."""
+    cls = ADVERSARIES.get(name)
+    return cls(source=synonyms()) if issubclass(cls, WordSpace) else cls()
 
 
 def objective_on(

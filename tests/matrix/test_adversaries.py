@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from adversaries import generator, gradients, objective_on, recording
+from adversaries import generator, gradients, make, objective_on, recording
 from refusing import refused
 from robust_tickets.adversary.ascc import ASCC
 from robust_tickets.adversary.freeat import FreeAT
@@ -38,10 +38,6 @@ from toy import toy_task
 NAMES = ADVERSARIES.names()
 FAMILIES = ["bert", "roberta"]
 SHORT: dict[str, Any] = {"epochs": 1, "batch_size": 8, "lr": 1e-3, "evaluate": "never"}
-
-
-def make(name: str) -> Any:
-    return ADVERSARIES.get(name)()
 
 
 @cache

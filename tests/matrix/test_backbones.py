@@ -11,6 +11,8 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 import robust_tickets as rt
+from adversaries import make
+from refusing import refused
 from robust_tickets.adversary.objective import Objective
 from robust_tickets.backbone.cost import flops
 from robust_tickets.backbone.layout import encoder_of, layout_of
@@ -208,24 +210,14 @@ def test_local_attention_is_exercised() -> None:
 def test_albert_is_refused_with_the_reason(tmp_path: Path) -> None:
     from transformers import AlbertConfig, AlbertForSequenceClassification
 
-    config = AlbertConfig(
-        vocab_size=40,
-        hidden_size=16,
-        embedding_size=8,
-        num_attention_heads=2,
-        intermediate_size=16,
-        num_hidden_layers=2,
-    )
-    model = AlbertForSequenceClassification(config)
+    sizes = {"vocab_size": 40, "hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2}
+    model = AlbertForSequenceClassification(AlbertConfig(**sizes, intermediate_size=16, num_hidden_layers=2))
     model.save_pretrained(tmp_path)
     assert "albert" not in rt.backbones()
     for act in (lambda: Gates(model), lambda: rt.load_classifier(tmp_path, labels=("a", "b"))):
-        with pytest.raises(
-            rt.TicketsError, match="'albert' cannot be pruned: its layers share one set of weights"
-        ) as refused:
+        with refused("backbone.refused"):
             act()
-        assert "deberta_v2" in str(refused.value.hint)
-    with pytest.raises(rt.TicketsError, match="'gpt2' has no layout; known: bert, "):
+    with refused("backbone.unknown"):
         layout_of(type("C", (), {"model_type": "gpt2"})())
 
 
@@ -235,7 +227,7 @@ def test_every_adversary_trains_every_backbone(adversary: str, family: str) -> N
     """On a pruned model; a step moves the weights and leaves no hook behind."""
     clf = small(family)
     before, hooks = clf.digest, hooks_of(clf.model)
-    rt.FineTune(epochs=1, max_steps=1, batch_size=8, lr=1e-3, adversary=ADVERSARIES.get(adversary)())(clf, TASK)
+    rt.FineTune(epochs=1, max_steps=1, batch_size=8, lr=1e-3, adversary=make(adversary))(clf, TASK)
     assert clf.digest != before
     assert np.isfinite(clf.logits(TEXTS)).all()
     assert hooks_of(clf.model) == hooks

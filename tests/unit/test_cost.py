@@ -13,22 +13,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from transformers import BertConfig, BertForSequenceClassification
 
 from robust_tickets.backbone import cost
+from robust_tickets.backbone.bert import REGISTERED as BERT
 from robust_tickets.backbone.cost import encoder_parameters, flops, parameters, peak_memory, reset_peak_memory
-from robust_tickets.backbone.layout import Layout
 from robust_tickets.errors import TicketsError
-
-BERT = Layout(
-    family="bert",
-    layers="encoder.layer",
-    query="attention.self.query",
-    key="attention.self.key",
-    value="attention.self.value",
-    attention_output="attention.output.dense",
-    up="intermediate.dense",
-    down="output.dense",
-    word_embeddings="embeddings.word_embeddings",
-    pooler="pooler.dense",
-)
 
 
 def cut(model, heads, neurons):

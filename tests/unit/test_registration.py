@@ -57,11 +57,11 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_reloads_in_any_order(order: str, saved: list[str]) -> None:
-    done = python(ORDERS[order] + RELOAD.format(folders=saved, piped=order == "auto"))
+    count = len(saved) if order == "auto" else 1
+    done = python(ORDERS[order] + RELOAD.format(folders=saved[:count], piped=order == "auto"))
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == [
-        f"ticket-{BACKBONES.get(name).family}" for name in BACKBONES.names()
-    ]
+    names = [f"ticket-{BACKBONES.get(name).family}" for name in BACKBONES.names()]
+    assert [line.split()[0] for line in done.stdout.splitlines()] == names[:count]
     assert "[1, 2, 4]" in done.stdout
     for word in ("newly initialized", "LOAD REPORT", "warning", "trust_remote_code"):
         assert word.lower() not in done.stderr.lower()

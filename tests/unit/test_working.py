@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from robust_tickets.prune.gates import Scaled, spread
-from robust_tickets.prune.working import Passed, column_sums
+from robust_tickets.prune.working import Passed, column_sums, fused
 
 coefficients = st.floats(2**-20, 3.0, width=32).flatmap(lambda c: st.sampled_from((c, -c)))
 
@@ -49,3 +51,43 @@ def test_a_coefficient_of_zero_has_no_gradient_and_spoils_no_other() -> None:
 def test_sums_of_bf16_are_float32() -> None:
     ones = torch.ones((1000, 2), dtype=torch.bfloat16)
     assert torch.equal(column_sums(ones), torch.full((2,), 1000.0))
+
+
+def test_without_worth_it_is_the_function_itself() -> None:
+    assert fused(torch.add, False) is torch.add
+
+
+def test_a_compiler_that_fails_is_said_once(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def broken(function: Any, **_: Any) -> Any:
+        def run(*_: Any) -> Any:
+            raise RuntimeError("no compiler\nhere")
+
+        return run
+
+    def twice(x: int) -> int:
+        return 2 * x
+
+    monkeypatch.setattr(torch, "compile", broken)
+    assert [fused(twice, True)(n) for n in (1, 2, 3)] == [2, 4, 6]
+    assert capsys.readouterr().err.count("(no compiler)") == 1
+
+
+def test_the_functions_own_error_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(x: int) -> int:
+        raise ValueError("its own")
+
+    monkeypatch.setattr(torch, "compile", lambda function, **_: function)
+    with pytest.raises(ValueError, match="its own"):
+        fused(wrong, True)(1)
+
+
+def test_too_little_memory_is_not_taken_for_a_missing_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(function: Any, **_: Any) -> Any:
+        def run(*_: Any) -> Any:
+            raise torch.OutOfMemoryError("full")
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        fused(lambda x: x, True)(1)

@@ -8,14 +8,17 @@ The pooler belongs to the classifier, not to the encoder, and no checkpoint brin
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from robust_tickets.backbone.layout import Layout
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True, kw_only=True)
 class DebertaLayout(Layout):
-    def attention_flops(self, model: Any, heads: int, tokens: int) -> int:
+    def attention_flops(self, model: PreTrainedModel, heads: int, tokens: int) -> int:
         """Also the projected positions, and their scores against queries (c2p) and keys (p2c)."""
         config, width = model.config, heads * self.head_size(model)
         if not getattr(config, "relative_attention", False):

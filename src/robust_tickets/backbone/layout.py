@@ -9,10 +9,13 @@ A family whose attention keeps other things per head (MPNet's shared position bi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import BACKBONES
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 # Families that no Layout can describe, and why.
 REFUSED = {
@@ -43,10 +46,10 @@ class Layout:
     pooler: str = ""  # path of the pooler's dense layer, relative to the encoder; "": none
     pretrained_head: str = ""  # module beside the encoder whose weights come pretrained (ModernBERT); "": none
 
-    def layers_of(self, model: Any) -> list[Any]:
+    def layers_of(self, model: PreTrainedModel) -> list[Any]:
         return list(encoder_of(model).get_submodule(self.layers))
 
-    def words_of(self, model: Any) -> Any:
+    def words_of(self, model: PreTrainedModel) -> Any:
         """The word-embedding module, whose output adversaries perturb."""
         return encoder_of(model).get_submodule(self.word_embeddings)
 
@@ -54,7 +57,7 @@ class Layout:
         """Heads and neurons of one layer of the dense model; transformers gives every config the name ``num_attention_heads``."""
         return {"heads": int(config.num_attention_heads), "neurons": int(getattr(config, self.neurons_setting))}
 
-    def head_size(self, model: Any) -> int:
+    def head_size(self, model: PreTrainedModel) -> int:
         """Width of one head, which pruning never changes; some families may set it apart from the hidden size."""
         config = model.config
         return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
@@ -70,20 +73,20 @@ class Layout:
         """The projections of a layer whose columns belong to heads or neurons: path -> group."""
         return {self.attention_output: "heads", self.down: "neurons"}
 
-    def heads_of(self, model: Any) -> list[int]:
+    def heads_of(self, model: PreTrainedModel) -> list[int]:
         """Heads that each layer has now."""
         size = self.head_size(model)
         return [layer.get_submodule(self.attention_output).weight.shape[1] // size for layer in self.layers_of(model)]
 
-    def neurons_of(self, model: Any) -> list[int]:
+    def neurons_of(self, model: PreTrainedModel) -> list[int]:
         """Feed-forward width that each layer has now."""
         return [layer.get_submodule(self.down).weight.shape[1] for layer in self.layers_of(model)]
 
-    def units_of(self, model: Any) -> dict[str, list[int]]:
+    def units_of(self, model: PreTrainedModel) -> dict[str, list[int]]:
         """Heads and neurons that each layer has now."""
         return {"heads": self.heads_of(model), "neurons": self.neurons_of(model)}
 
-    def unit_weights(self, model: Any) -> dict[str, int]:
+    def unit_weights(self, model: PreTrainedModel) -> dict[str, int]:
         """Matrix weights that one head (q, k, v, o and what else has rows for it) and one neuron (up, down, perhaps gate) hold."""
         size, hidden = {"heads": self.head_size(model), "neurons": 1}, model.config.hidden_size
         matrices = dict.fromkeys(size, 1)  # the columns of o, of down
@@ -91,7 +94,7 @@ class Layout:
             matrices[group] += blocks
         return {group: matrices[group] * hidden * size[group] for group in size}
 
-    def matrices_of(self, model: Any) -> dict[str, Any]:
+    def matrices_of(self, model: PreTrainedModel) -> dict[str, Any]:
         """The matrices that unstructured tickets mask, by name in the encoder: q, k, v, o, up, down of every layer, then the pooler's.
 
         73 modules in BERT-base; 72 where the classifier has no pooler; four a layer where projections are fused. Biases, embeddings,
@@ -117,20 +120,20 @@ class Layout:
             return None
         return int(layer), "feedforward" if path in (self.up, self.gate, self.down) else "attention"
 
-    def heads_changed(self, model: Any, layer: int, kept: list[int]) -> None:
+    def heads_changed(self, model: PreTrainedModel, layer: int, kept: list[int]) -> None:
         """What the family adjusts after ``layer`` lost heads; ``kept``: the indices among those it had."""
 
-    def attention_flops(self, model: Any, heads: int, tokens: int) -> int:
+    def attention_flops(self, model: PreTrainedModel, heads: int, tokens: int) -> int:
         """Of the products between tokens in one layer of ``heads`` heads: scores, and the weighted sum of values."""
         return 2 * 2 * tokens * tokens * heads * self.head_size(model)
 
 
-def encoder_of(model: Any) -> Any:
+def encoder_of(model: PreTrainedModel) -> Any:
     """The encoder inside a classifier or masked-language model, or the model itself."""
     return getattr(model, "base_model", model)
 
 
-def prefix_of(model: Any) -> str:
+def prefix_of(model: PreTrainedModel) -> str:
     """What the encoder's names begin with in the state dict of ``model``."""
     return "" if encoder_of(model) is model else f"{model.base_model_prefix}."
 

@@ -7,9 +7,12 @@ hook is an object on the module: it is copied with the model, and the Ticket cla
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from robust_tickets.backbone.layout import Layout
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 class SliceBias:
@@ -44,7 +47,7 @@ class SliceBias:
 
 @dataclass(frozen=True, kw_only=True)
 class MPNetLayout(Layout):
-    def heads_changed(self, model: Any, layer: int, kept: list[int]) -> None:
+    def heads_changed(self, model: PreTrainedModel, layer: int, kept: list[int]) -> None:
         self.layers_of(model)[layer].attention.attn.register_forward_pre_hook(SliceBias(kept), with_kwargs=True)
 
 

@@ -10,13 +10,16 @@ each forward pass, whether its weight still has the hook. Copies, moves between 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from robust_tickets.backbone.layout import has_layout, layout_of
 from robust_tickets.errors import FAILED, TicketsError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 BUFFER = "ticket_mask"
 
@@ -44,7 +47,7 @@ class KeepHook:
             weight.register_hook(KeepOut(module))
 
 
-def attach(model: Any, masks: Mapping[str, Tensor]) -> None:
+def attach(model: PreTrainedModel, masks: Mapping[str, Tensor]) -> None:
     """Mask these matrices of ``model`` in place, by their names in the encoder; a matrix that is masked already keeps the intersection."""
     modules = layout_of(model).matrices_of(model)
     for name, mask in masks.items():
@@ -69,7 +72,7 @@ def masks_of(model: Any) -> dict[str, Tensor]:
     return {name: getattr(module, BUFFER) for name, module in matrices if getattr(module, BUFFER, None) is not None}
 
 
-def check_zeros(model: Any) -> None:
+def check_zeros(model: PreTrainedModel) -> None:
     """Refuse a masked model in which a weight outside is not zero any more."""
     modules = layout_of(model).matrices_of(model)
     for name, mask in masks_of(model).items():

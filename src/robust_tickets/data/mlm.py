@@ -34,6 +34,7 @@ from robust_tickets.config import digest
 from robust_tickets.data.arrow_tables import text_problem
 from robust_tickets.data.batching import Batch
 from robust_tickets.data.readers import READERS, Rows, from_to, open_rows
+from robust_tickets.data.task import Task
 from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import sha256_file, write_chunks
 from robust_tickets.progress import say, track, warn
@@ -56,7 +57,7 @@ class Corpus:
     texts: Callable[[], Iterator[Text]]
 
 
-def find_corpus(name: str, *, column: str = "", task: Any = None) -> Corpus:
+def find_corpus(name: str, *, column: str = "", task: Task | None = None) -> Corpus:
     """The corpus called ``name``: a path, a Hub dataset, or "task" for the training texts of ``task``."""
     if not name:
         hint = f"none is shipped; give {HOW}"
@@ -75,7 +76,7 @@ def find_corpus(name: str, *, column: str = "", task: Any = None) -> Corpus:
     return _of_hub(hub[1], hub[2] or "", column)
 
 
-def _of_task(task: Any) -> Corpus:
+def _of_task(task: Task) -> Corpus:
     split = task.train
 
     def texts() -> Iterator[Text]:
