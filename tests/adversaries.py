@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -81,9 +81,16 @@ def generator() -> torch.Generator:
 
 def gradients(objective: Objective, step: Callable[[Objective], torch.Tensor]) -> tuple[Gradients, torch.Tensor]:
     """The gradients that one step leaves, and the loss it returns."""
-    objective.model.zero_grad(set_to_none=True)
+    for parameter in parameters_of(objective).values():
+        parameter.grad = None
     loss = step(objective)
-    return {name: p.grad.clone() for name, p in objective.model.named_parameters() if p.grad is not None}, loss
+    return {name: p.grad.clone() for name, p in parameters_of(objective).items() if p.grad is not None}, loss
+
+
+def parameters_of(objective: Objective) -> dict[str, torch.nn.Parameter]:
+    """The model's, and those of the adversary's memory."""
+    memory = {} if objective.memory is None else dict(objective.memory.named_parameters(prefix="memory"))
+    return {**dict(objective.model.named_parameters()), **memory}
 
 
 def agree(got: Gradients, expected: Gradients, within: float = 1e-9) -> None:
@@ -112,10 +119,14 @@ def recording(objective: Objective) -> Recording:
 
 def at(objective: Objective, delta: torch.Tensor | None, **changes: Any) -> torch.Tensor:
     """BERT's logits at the word embeddings plus delta."""
+    return outputs_at(objective, delta, **changes).logits
+
+
+def outputs_at(objective: Objective, delta: torch.Tensor | None, **changes: Any) -> Any:
     model, batch = objective.model, objective.inputs
     embedded = model.bert.embeddings.word_embeddings.weight[batch["input_ids"]]
     kept = {key: batch[key] for key in ("attention_mask", "token_type_ids")} | changes
-    return model(inputs_embeds=embedded if delta is None else embedded + delta, **kept).logits
+    return model(inputs_embeds=embedded if delta is None else embedded + delta, **kept)
 
 
 def loss_at(objective: Objective, delta: torch.Tensor | None, **changes: Any) -> torch.Tensor:
@@ -149,16 +160,11 @@ def next_delta(delta: torch.Tensor, gradient: torch.Tensor, *, step: float, norm
     return moved
 
 
-def parameters_of(objective: Objective) -> tuple[Sequence[str], Sequence[torch.Tensor]]:
-    names, parameters = zip(*objective.model.named_parameters(), strict=True)
-    return names, parameters
-
-
 def gradients_of(loss: torch.Tensor, objective: Objective) -> Gradients:
     """By autograd.grad, so that no ``.grad`` is touched; parameters that the loss does not depend on get zeros."""
-    names, parameters = parameters_of(objective)
-    found = torch.autograd.grad(loss, parameters, allow_unused=True, retain_graph=True)
-    return {name: torch.zeros_like(p) if g is None else g for name, p, g in zip(names, parameters, found, strict=True)}
+    named = parameters_of(objective)
+    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True, retain_graph=True)
+    return {name: torch.zeros_like(p) if g is None else g for (name, p), g in zip(named.items(), found, strict=True)}
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.registry import BACKBONES
 
 if TYPE_CHECKING:
+    from torch import nn
     from transformers import PreTrainedModel
 
 # Families that no Layout can describe, and why.
@@ -46,7 +47,7 @@ class Layout:
     pooler: str = ""  # path of the pooler's dense layer, relative to the encoder; "": none
     pretrained_head: str = ""  # module beside the encoder whose weights come pretrained (ModernBERT); "": none
 
-    def layers_of(self, model: PreTrainedModel) -> list[Any]:
+    def layers_of(self, model: nn.Module) -> list[Any]:
         return list(encoder_of(model).get_submodule(self.layers))
 
     def words_of(self, model: PreTrainedModel) -> Any:
@@ -128,7 +129,7 @@ class Layout:
         return 2 * 2 * tokens * tokens * heads * self.head_size(model)
 
 
-def encoder_of(model: PreTrainedModel) -> Any:
+def encoder_of(model: nn.Module) -> Any:
     """The encoder inside a classifier or masked-language model, or the model itself."""
     return getattr(model, "base_model", model)
 

@@ -40,7 +40,7 @@ from robust_tickets.seeds import numpy_generator
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from robust_tickets.classifier import Classifier
+    from robust_tickets.classifier import ModelClassifier
 
     Inputs = Mapping[str, Tensor]  # what a model is called with
 
@@ -330,7 +330,7 @@ ENOUGH = 0.9  # of an epoch; a run that reads less tokenises what it reads
 
 
 def batches_of(
-    clf: Classifier,
+    clf: ModelClassifier,
     task: Task,
     batch_size: int,
     seed: int,
