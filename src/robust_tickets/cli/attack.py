@@ -10,8 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from robust_tickets.attack.options import AttackOptions, Speed
-from robust_tickets.cli.answer import Answer, Common, MaxFailed, Settings, Strict
-from robust_tickets.cli.options import Opening, columns, flag, is_folder, look_for, mapped
+from robust_tickets.cli.options import (
+    Answer,
+    Common,
+    MaxFailed,
+    Opening,
+    Settings,
+    Strict,
+    columns,
+    flag,
+    is_folder,
+    look_for,
+    mapped,
+)
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.progress import say, warn
 

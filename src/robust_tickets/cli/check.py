@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.cli.options import Answer, Common
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.progress import warn
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from robust_tickets import registry as registry_
 from robust_tickets.cache import cache_place, cache_writable
-from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.cli.options import Answer, Common
 from robust_tickets.environment import versions
 from robust_tickets.registry import ATTACKS
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from robust_tickets.cli.answer import Answer, Common
-from robust_tickets.cli.options import Opening, columns, is_function, look_for
+from robust_tickets.cli.options import Answer, Common, Opening, columns, is_function, look_for
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.progress import say, warn
 

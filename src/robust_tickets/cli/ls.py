@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import robust_tickets
-from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.cli.options import Answer, Common
 from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json

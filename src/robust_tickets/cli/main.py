@@ -29,7 +29,7 @@ from robust_tickets.cli import ls as looking
 from robust_tickets.cli import report as report_
 from robust_tickets.cli import reproduce as reproducing
 from robust_tickets.cli import run as walking
-from robust_tickets.cli.answer import Answer
+from robust_tickets.cli.options import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 from robust_tickets.progress import clean
 from robust_tickets.stages import typed

@@ -1,4 +1,4 @@
-"""From a name on the command line to a classifier: a folder, a Hub id, a run, an ONNX file or a Python function.
+"""The options that verbs share, the answer that each gives, and a classifier from its name on the command line.
 
 ``module:function`` imports the module of that name, from the working directory or from what is installed, and thereby runs it: it is the
 user's own code, named by the user. Nothing that comes with a model is ever run.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -23,6 +23,42 @@ from robust_tickets.registry import FUNCTION, imported
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import Classifier
+
+Settings = Annotated[
+    tuple[str, ...],
+    Parameter(name="--set", negative="", consume_multiple=False, help="key=value, any number of times."),
+]
+
+MaxFailed = Annotated[
+    float,
+    Parameter(
+        help="Percent of the examples, and never fewer than three, above which failed ones end the command with exit code 3."
+    ),
+]
+
+Strict = Annotated[bool, Parameter(negative="", help="Any bad row stops the run.")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """Flags of every verb."""
+
+    json: Annotated[bool, Parameter(negative="", help="One JSON document on standard output, nothing else there.")] = (
+        False
+    )
+    quiet: Annotated[bool, Parameter(negative="", help="No progress on standard error.")] = False
+    debug: Annotated[bool, Parameter(negative="", help="Show tracebacks.")] = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """The result of a verb: ``data`` for ``--json``, ``show`` (called with a rich console) for people."""
+
+    data: Mapping[str, Any]
+    show: Callable[[Any], None] = field(default=lambda console: None)
+    exit_code: int = 0
+
 
 T = TypeVar("T")
 FILE = re.compile(r"([^:]*\.py)(:(.*))?$")

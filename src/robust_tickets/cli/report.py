@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.cli.options import Answer, Common
 from robust_tickets.errors import TicketsError
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from robust_tickets.cli.answer import Answer, Common
+from robust_tickets.cli.options import Answer, Common
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import check_writable
 from robust_tickets.progress import duration, say, warn

@@ -8,8 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from robust_tickets.cli.answer import Answer, Common, MaxFailed, Settings, Strict
-from robust_tickets.cli.options import files_in, is_folder, look_for
+from robust_tickets.cli.options import Answer, Common, MaxFailed, Settings, Strict, files_in, is_folder, look_for
 from robust_tickets.errors import FAILED
 from robust_tickets.progress import duration, say, warn
 

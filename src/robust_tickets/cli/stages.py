@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from robust_tickets.cli.answer import Answer, Common, Settings
-from robust_tickets.cli.options import Source, is_folder, typed
+from robust_tickets.cli.options import Answer, Common, Settings, Source, is_folder, typed
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import say
