@@ -1,4 +1,4 @@
-"""Charts as SVG: plain data in, a drawing with an alternative text out. No script, no image; colours come from the style sheet.
+"""Charts as SVG: plain data in, a drawing with an alternative text out; colours come from the style sheet.
 
 Every chart is drawn once, about as wide as a phone held upright shows it; the page scales it up. Names therefore stand above or below
 what they name, not beside it.
@@ -69,7 +69,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Rounded far below what is drawn: last bits differ between computers, and what lies on an edge would be drawn otherwise."""
+        """Rounded far below what is drawn: last bits differ between computers."""
         return round(self.start + (value - self.low) / ((self.high - self.low) or 1) * (self.end - self.start), 6)
 
     def inside(self, value: float) -> float:
@@ -95,7 +95,7 @@ def colour(index: int) -> str:
 
 
 def look(index: int) -> tuple[int, int, bool]:
-    """Colour, shape and hollowness of arm ``index``: no two of the first 128 alike, so that a figure needs no looks of its own."""
+    """Colour, shape and hollowness of arm ``index``: no two of the first 128 are alike."""
     return index % COLOURS, (index + index // (2 * COLOURS)) % len(SHAPES), index // COLOURS % 2 == 1
 
 
@@ -136,7 +136,7 @@ def _shape(x: float, y: float, index: int, size: float, kind: str | None = None)
 
 
 def outline(corners: Sequence[tuple[float, float]]) -> str:
-    """A closed path with corners of one decimal, from each to the next by how far it is: a page has thousands of them."""
+    """A closed path with corners of one decimal, from each to the next by how far it is."""
     tenths = [(round(10 * round(x, 1)), round(10 * round(y, 1))) for x, y in corners]
     steps = [f"M{_tenth(tenths[0][0])} {_tenth(tenths[0][1])}"]
     for (x, y), (to_x, to_y) in pairwise(tenths):
@@ -186,7 +186,7 @@ def squeeze(words: str, most: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
-    """A row of ``dots``: a value with its interval, and a hollow point that it fell from, or the runs that it is the mean of.
+    """A row of ``dots``: a value with its interval, and a hollow point that it fell from, or its runs.
 
     ``said`` is the row in words; ``under`` stands below its title.
     """
@@ -249,7 +249,7 @@ CELL_WIDE, CELL_HIGH = 100, 18  # of what is drawn in a table's cell
 def spark(
     runs: Sequence[float], low: float, high: float, *, index: int = 0, interval: Interval | None = None, mark: float | None = None
 ) -> Markup:  # fmt: skip
-    """Runs in a table's cell over their interval, with a stroke at ``mark``. The number beside it is its text: screen readers skip it."""
+    """Runs in a table's cell over their interval, with a stroke at ``mark``; the number beside it is its text."""
     scale, middle = Scale(low=low, high=high, start=4, end=CELL_WIDE - 4), CELL_HIGH / 2
     parts = [line(0, middle, CELL_WIDE, middle, "leader")]
     if interval is not None:
@@ -262,7 +262,7 @@ def spark(
 
 
 def difference(value: float, interval: Interval | None, margin: float, reach: float, index: int) -> Markup:
-    """A difference with its interval on an axis to ``reach`` on both sides; where it goes on beyond, it ends in an arrow."""
+    """A difference with its interval on an axis to ``reach`` on both sides; beyond it, an arrow."""
     wide, middle = 300, 13
     scale = Scale(low=-reach, high=reach, start=2, end=wide - 2)
     box = {"x": scale(-margin), "y": 2, "width": scale(margin) - scale(-margin), "height": 22, "rx": 3}
@@ -282,7 +282,7 @@ def difference(value: float, interval: Interval | None, margin: float, reach: fl
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """What an axis says and where it has ticks; ``place`` is where a value is on its scale, its logarithm for instance."""
+    """What an axis says and where it has ticks, each a place on its scale with its words."""
 
     name: str
     low: float
@@ -403,7 +403,7 @@ def _side_by_side(wanted: Sequence[float], near: float = 3.0, apart: float = 9.0
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """A line: places along the axis, values there, and the intervals of those that have one; ``runs`` are small dots at each place."""
+    """A line: places along the axis, values there, intervals where there are any; ``runs`` are small dots."""
 
     index: int
     title: str
@@ -516,7 +516,7 @@ CELL, GAP, ROW, BAR = 12, 3, 19, 76  # of bars and squares
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A row of ``bars``: shares from 0 to 1 as bars with the reach of those that they are the mean of, and as squares."""
+    """A row of ``bars``: shares from 0 to 1 as bars, with the reach of what they are the mean of, and as squares."""
 
     title: str
     said: str
@@ -556,7 +556,7 @@ def bars(heads: Sequence[str], rows: Sequence[Layer], index: int, *, alt: str) -
 
 @dataclass(frozen=True, kw_only=True)
 class Heat:
-    """A square of values over pairs of places, each with its name; ``mark``: the place of a line across, with a word."""
+    """A square of values over pairs of named places; ``mark``: the place of a line across, with a word."""
 
     values: Sequence[Sequence[float]]
     names: Sequence[str]

@@ -1,4 +1,4 @@
-"""The figures of a run: each gives a chart of ``charts`` its data, and says what it shows in a caption and in a text for who cannot see it."""
+"""The figures of a run: each gives a chart its data, a caption, and a text for those who cannot see it."""
 
 from __future__ import annotations
 
@@ -226,7 +226,7 @@ def _spread(run: Run, key: str, index: int, attack: Attack | None) -> charts.Spr
 
 
 def layers(arm: Arm, index: int) -> Markup | None:
-    """What survives of a ticket, layer 1, nearest the words, at the bottom: heads as squares, neurons or weights as bars."""
+    """What survives of a ticket, layer 1 at the bottom: heads as squares, neurons or weights as bars."""
     shape = arm.shape
     if shape is None or not (shape.heads or shape.weights):
         return None

@@ -1,4 +1,4 @@
-"""The page: one HTML file with its style and its script inside, which opens from a disk and asks nothing of any network.
+"""The page: one HTML file with style and script inside, which asks nothing of any network.
 
 Markup stands in the templates. Every text that they show is made visible (``clean``: no control character or direction override passes)
 and escaped; only finished markup, which ``markup.tag`` and the templates make, is left alone.
@@ -56,7 +56,7 @@ MACROS: Any = ENVIRONMENT.get_template("macros.html.j2").module
 
 
 def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> Path:
-    """Write the report of run folders and attack folders to ``path``; returns it. Attack folders share one part of the page.
+    """Write the report of run and attack folders to ``path``; attack folders share one part of the page.
 
     What of them could not be read stands on the page and is warned of: the page is there all the same, without it.
     """
@@ -110,7 +110,7 @@ def document(
     template: str, title: str, *, environment: Environment = ENVIRONMENT, styles: Sequence[tuple[str, str]] = (STYLE,),
     scripts: Sequence[tuple[str, str]] = (SCRIPT,), **context: Any,
 ) -> str:  # fmt: skip
-    """An HTML file that stands alone; ``template`` extends base.html.j2, styles and scripts lie in packages' templates."""
+    """An HTML file that stands alone; ``template`` extends base.html.j2."""
     style, script = (
         "\n".join((files(package) / "templates" / name).read_text("utf-8") for package, name in found)
         for found in (styles, scripts)
@@ -188,7 +188,7 @@ def _some(figure: Any) -> list[Any]:
 
 
 def _legend(tables: Sequence[Sequence[Column]]) -> list[Column]:
-    """Every column of a run's tables, explained in sight: a title that shows on hovering helps neither a finger nor a keyboard."""
+    """Every column of a run's tables, explained in sight: hovering needs a mouse."""
     shown = {column.key for columns in tables for column in columns}
     return [column for column in COLUMNS if column.key in shown]
 
@@ -342,7 +342,7 @@ def _notes(run: Run, example: Example) -> str:
     return ", ".join(notes)
 
 
-# --- how to run it again: the command, the data, the config, versions, device, seeds, hashes and the ids of the attacked examples
+# --- how to run it again
 
 
 def _again(run: Run) -> dict[str, Any]:

@@ -86,7 +86,7 @@ class Attack:
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """Which heads each layer keeps, and how many neurons of how many; of an unstructured ticket how many weights of how many."""
+    """Which heads each layer keeps, and how many neurons or, of an unstructured ticket, weights of how many."""
 
     digest: str
     provenance: Mapping[str, Any]
@@ -202,7 +202,7 @@ class Run:
 
 
 def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
-    """Everything the report shows of one run; with ``hashes`` also those of its files, which have to be read whole for it."""
+    """Everything the report shows of one run; with ``hashes`` also those of its files."""
     folder = Path(folder)
     if not (folder / "arms.json").is_file():
         raise no_result(folder)
@@ -478,7 +478,7 @@ TITLES = {"pwws": "PWWS", "textfooler": "TextFooler", "textbugger": "TextBugger"
 
 
 def keyed(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], dict[str, str]]:
-    """The arms with a key on each of their attacks, and a title for every key. The first plan of an attack has its name as key."""
+    """The arms with a key on each of their attacks, and a title for every key."""
     keys: dict[str, str] = {}  # what identifies a plan → its key
     first: dict[str, Attack] = {}
     given = []

@@ -1,4 +1,4 @@
-"""The same numbers for a terminal, whole at any width: tables where they fit, else a number a line. No text becomes markup or an escape."""
+"""The same numbers for a terminal, whole at any width: tables where they fit, else a number a line."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class Summary:
-    """What rich prints of a run: the arms, each attack on them, the verdicts, and what to know before believing them."""
+    """What rich prints of a run: the arms, each attack on them, the verdicts and the warnings."""
 
     def __init__(self, run: Run) -> None:
         self.run = run
@@ -66,7 +66,7 @@ def _lines(words: str, width: int, style: str = "") -> RenderableType:
 
 
 def figures(run: Run) -> list[dict[str, object]]:
-    """The run's numbers as JSON: one entry an arm, in it one an attack, with what a reader must know before believing it."""
+    """The run's numbers as JSON: an entry an arm, in it one an attack, with its flags."""
     attacks = {key: _attack_figures(run, key) for key in run.attack_keys}
     return [
         {

@@ -1,4 +1,4 @@
-"""The verdict, in sentences: who is hardest to fool, by how much, how sure that is, what the ticket costs, what to know before.
+"""The verdict in sentences: who is hardest to fool, how sure that is, what the ticket costs, what to know.
 
 "Harder to fool" is only said where the exact paired test holds at 5 %, adjusted for all pairs of arms, since which arm is best is read from
 the same data. "Hardest" needs that against every other arm. Otherwise the sentence says that the difference is within noise, and how large
@@ -92,7 +92,7 @@ def compare(arm: Arm, other: Arm, attack: str) -> Comparison | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """All arms against one another under one attack; p-values are adjusted for all pairs, since the best arm is picked from the data."""
+    """All arms against one another under one attack; p-values are adjusted for all pairs."""
 
     pairs: tuple[Comparison, ...]
 
@@ -139,7 +139,7 @@ def verdicts(run: Run) -> list[Verdict]:
 
 
 def verdict(run: Run, attack: str) -> Verdict:
-    """The arms that mean something, compared; before that, what takes the meaning out of a number, and the arms that mean nothing."""
+    """The arms that are not degenerate, compared; before that, flags and the arms that are."""
     found = _of_meaningful_arms(run, attack)
     flagged = [(arm, flag) for arm in run.arms if (one := arm.attack(attack)) for flag in one.before]
     told = dict.fromkeys(f"{arm.title}: {flag}." for arm, flag in flagged)
@@ -310,7 +310,7 @@ def total_seconds(arm: Arm) -> float | None:
 
 
 def warnings(run: Run) -> list[str]:
-    """What a reader must know before believing the numbers: flags of the attacks, small samples, errors, files that could not be read."""
+    """What a reader must know first: flags, small samples, errors, files that could not be read."""
     said: list[str] = []
     for key, title in run.attack_titles.items():
         results = [(arm, found) for arm in run.arms if (found := arm.attack(key)) is not None]
@@ -393,7 +393,7 @@ def gives_one_class(arm: Arm) -> bool:
 
 
 def degenerate(arm: Arm, attack: str) -> bool:
-    """Whether what ``attack`` found on the arm says nothing. Where there is an evaluation, which has more texts, that decides."""
+    """Whether what ``attack`` found on the arm says nothing; an evaluation, which has more texts, decides."""
     found = arm.attack(attack)
     if found is not None and arm.evaluation is not None and arm.evaluation.per_class:
         return gives_one_class(arm)
@@ -472,7 +472,7 @@ def cited(run: Run, attack: str | None, arm: Arm) -> dict[str, tuple[int, ...]]:
 
 
 def conditions(run: Run, attack: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Rules, scoring, temperature, subset and budget of one attack: those of every arm, and by title those that differ."""
+    """Rules, scoring and texts of one attack: those of every arm, and by title those that differ."""
     said = {arm.title: _conditions(found) for arm in run.arms if (found := arm.attack(attack)) is not None}
     every = [part for part in next(iter(said.values()), []) if all(part in parts for parts in said.values())]
     return every, {

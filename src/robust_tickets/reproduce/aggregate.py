@@ -1,4 +1,4 @@
-"""The runs of an arm under a measure, out of all outcomes: their values, what was substituted in them, and why there are none.
+"""The runs of an arm under a measure: their values, what was substituted in them, and why there are none.
 
 Every number shown anywhere is made here, so that a table, a claim and the page cannot count differently, but for one thing: a claim leaves
 out the runs that chose an arm (``claims.after_choice``), and says so.
@@ -56,7 +56,7 @@ class Reading:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """An arm on a task under a measure. ``attack`` is a name of the protocol; no ``split``: the one that the task attacks."""
+    """An arm on a task under a measure; no ``split``: the one that the task attacks."""
 
     arm: str
     task: str
@@ -77,7 +77,7 @@ class Wanted:
 
 
 def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) -> Reading:
-    """What was asked for. ``folder`` holds the ids of the examples; without it runs have values alone, which serves for means."""
+    """What was asked for. ``folder`` holds the ids of the examples; without it runs have values alone."""
     own = [outcome for outcome in outcomes if wanted.of(outcome)]
     trained = [outcome for outcome in own if outcome.clean]
     if not trained:
@@ -215,7 +215,7 @@ def _speedup(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]
 
 
 def _device(wanted: Wanted, outcomes: Sequence[Outcome]) -> object:
-    """The one on which most runs of a task were timed alone: seconds of two devices are not to be held against each other."""
+    """The one on which most runs of a task were timed alone: seconds of two devices are not compared."""
     devices = [o.env.get("device") for o in outcomes if wanted.beside(o) and timed_alone(o)]
     counts = Counter(map(str, devices))
     most = max(sorted(counts), key=counts.__getitem__, default=None)
@@ -279,7 +279,7 @@ def _without(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
-    """One seed of an arm that was run more than once: by the hashes of their weights, how many models these runs gave."""
+    """One seed of an arm that was run more than once, and how many models, by their weights, that gave."""
 
     arm: str
     seed: int
@@ -354,7 +354,7 @@ class Measured:
 
     @property
     def reach(self) -> Interval | None:
-        """Of an accuracy, the interval of its mean as far as accuracies go: few runs may have one that begins below 0."""
+        """The interval of a mean accuracy, cut at 0 and 100."""
         return (max(ends[0], 0.0), min(ends[1], 100.0)) if (ends := self.summary.shown) else None
 
     @property
@@ -370,7 +370,7 @@ class Measured:
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """All runs of one arm on one task: ``place`` is its number on the whole page, which gives it its colour and shape."""
+    """All runs of one arm on one task; ``place``, its number on the page, gives it colour and shape."""
 
     backbone: str
     task: str
@@ -460,7 +460,7 @@ def by_task(found: Sequence[Standing]) -> dict[Key, tuple[Standing, ...]]:
 
 
 def attacks_on(found: Sequence[Standing]) -> tuple[Against, ...]:
-    """The attacks on any of them: those on the task's own split and without further constraints first, then those that most arms met."""
+    """The attacks on any of them: on the task's own split, without further constraints, met by most arms first."""
     kinds = list(ATTACKS)
 
     def rank(attack: Against) -> tuple[object, ...]:

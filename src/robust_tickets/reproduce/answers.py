@@ -1,4 +1,4 @@
-"""The questions that were fixed before the runs, and what the runs answer: claims, goals, and whether a seed fixes a result."""
+"""The questions that were fixed before the runs, and their answers: claims, goals, seeds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claims: which arm against which, fixed beforehand in ``claims.toml``; judged over training runs, a family at a time, adjusted by Holm.
+"""Claims, fixed beforehand in ``claims.toml``: judged over training runs, a family at a time, by Holm.
 
 Beside them the goals of the recipe that trains on word swaps, likewise fixed, and the differences that papers print.
 """
@@ -57,7 +57,7 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
-    """Claims that are adjusted together: a question of a campaign, or a table, where each task is adjusted by itself."""
+    """Claims that are adjusted together: a question of a campaign, or one task of a table."""
 
     id: str
     title: str
@@ -143,7 +143,7 @@ def _of_table(id: str, flavour: Flavour) -> tuple[Claim, ...]:
 def judge(
     id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected"
 ) -> tuple[Judged, ...]:
-    """All claims of a family, adjusted together on each task. ``folder`` is where the outcomes lie; without it examples take no part.
+    """All claims of a family, adjusted together on each task; without ``folder`` examples take no part.
 
     All claims on the task count, run or not, so that a verdict stands when others come. Tasks of a table are studies of their own: who
     reads one of them does not pay for those that nobody runs.
@@ -222,7 +222,7 @@ def word(found: RunComparison) -> str:
 
 
 def here(found: RunComparison) -> str:
-    """What is to be added to a verdict that the interval over runs and texts does not bear out; nothing where it does."""
+    """The addition to a verdict that the interval over runs and texts does not bear out."""
     if found.over_examples is None or found.verdict not in ("different", "equivalent"):
         return ""
     low, high = found.over_examples
@@ -231,7 +231,7 @@ def here(found: RunComparison) -> str:
 
 
 def small(found: RunComparison) -> str:
-    """What is to be added to a difference that was shown to lie within the margin, on other texts too: it is sure, and small."""
+    """The addition to a difference that was shown to lie within the margin, on other texts too."""
     within = found.over_examples is None or max(map(abs, found.over_examples)) < found.margin
     return f", by less than {found.margin:g} points" if found.different and found.equivalent and within else ""
 
@@ -255,7 +255,7 @@ def sentence(one: Judged) -> str:
 
 
 def answered(made: Sequence[Judged]) -> str:
-    """The answer in short, from the verdicts alone: what is sure, a sentence a pair of arms, then how many claims are not."""
+    """The answer in short: what is sure, a sentence a pair of arms, then how many claims are not."""
     pairs: dict[tuple[str, str, str], list[str]] = {}
     for one in made:
         found, claim = one.comparison, one.claim
@@ -280,7 +280,7 @@ def answered(made: Sequence[Judged]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """``reached`` is None where the runs cannot tell; ``words`` have the number and its interval, or why there is none."""
+    """``reached`` is None where the runs cannot say; ``words``: the number and its interval, or why there is none."""
 
     name: str
     asked: str
@@ -296,7 +296,7 @@ class Goal:
 def goals(
     outcomes: Sequence[Outcome], folder: Path | None = None, judged: Sequence[Judged] | None = None
 ) -> tuple[Goal, ...]:
-    """All of them: gain, other attacks, clean accuracy, cost, size. ``judged``: their family, where it is judged already."""
+    """Gain, other attacks, clean accuracy, cost, size. ``judged``: their family, where it is judged already."""
     given = fixed()["goals"]
     under = {one.claim.attack: one for one in (judge(given["family"], outcomes, folder) if judged is None else judged)}
     seen = under[given["seen"]].comparison
@@ -359,7 +359,7 @@ def _difference(value: float, interval: Interval | None, n: tuple[int, int]) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Printed:
-    """A difference that a paper prints; ``runs``: of how many each of the two numbers is the mean, by what the paper says.
+    """A difference that a paper prints; ``runs``: of how many runs each of the two numbers is the mean.
 
     ``prediction``: where as many further runs of ours a side would put it; none with fewer than five runs a side.
     """

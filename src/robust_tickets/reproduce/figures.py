@@ -1,4 +1,4 @@
-"""The papers' figures redrawn from our runs, what robustness costs, and how long to train; what cannot be drawn says why."""
+"""The papers' figures redrawn from our runs, and how long to train; what cannot be drawn says why."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def figure(
     flavour: Flavour = "corrected",
     pairs: Collection[tuple[str, str]] | None = None,
 ) -> Drawn:
-    """The figure called ``id``. ``folder`` holds the outcomes' files: a point's runs are checked against their examples there.
+    """The figure called ``id``. ``folder`` holds the outcomes' files, where a point's examples are checked.
 
     ``pairs``: backbones with tasks that are to be drawn, if not all.
     """
@@ -235,7 +235,7 @@ def _axis(id: str, row: Row) -> Abscissa:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """What runs of one arm gave, repeats of a seed left out: ``x`` is ``None`` where it does not depend on what is swept."""
+    """What runs of one arm gave; ``x`` is ``None`` where it does not depend on what is swept."""
 
     x: float | None
     values: tuple[float, ...]
@@ -300,7 +300,7 @@ class Series:
 def lines(
     title: str, what: str, axis: Abscissa, series: Sequence[Series], scale: Interval, *, plain: bool = False
 ) -> Panel:
-    """One panel: ``title`` says where, ``what`` is measured on ``scale``; ``plain`` lines have neither markers nor single runs."""
+    """One panel: ``what`` is measured on ``scale``; ``plain`` lines have neither markers nor single runs."""
     every = [point.x for one in series for point in one.points if point.x is not None]
     own = charts.Axis.at(axis.title, every, axis.words)
     x = charts.Axis.linear(axis.title, min(every), max(every)) if plain else own
@@ -329,7 +329,7 @@ def sweep(
     how: Callable[[str, str], str],
     looks: Mapping[str, int] | None = None,
 ) -> list[Panel]:
-    """For every task a panel of each measure and each thing that is swept; ``how`` says of a backbone and a task what runs what is missing.
+    """For every task a panel of each measure and each thing swept; ``how`` names the command for what is missing.
 
     ``looks`` numbers lines by their names, where they are methods that the page shows elsewhere too; else they are numbered as they come.
     """
@@ -428,7 +428,7 @@ def _scale(series: Sequence[Series]) -> Interval:
 
 
 def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapping[str, int] | None = None) -> Drawn:
-    """Whole schedules of different lengths: a line for each arm that was trained on a task at two or more. No figure of the papers.
+    """Whole schedules of different lengths: a line for each arm that was trained on a task at two or more.
 
     ``looks`` numbers arms as the page does, for equal colours and shapes.
     """

@@ -208,7 +208,7 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """A column of the leaderboard. ``best`` is the end that is wanted: ``high`` or ``low``; ``drawn`` shows its runs as dots."""
+    """A column of the leaderboard. ``best``: ``high`` or ``low``; ``drawn`` shows its runs as dots."""
 
     key: str
     title: str
@@ -330,7 +330,7 @@ MOSTLY = 0.6  # of a table's time
 
 
 def missing(tables: Sequence[Filled], drawn: Mapping[str, Drawn], outcomes: Sequence[Outcome]) -> Markup | None:
-    """What was not run, every reason once with the tables and tasks it holds for; what is left, with its cost; panels that are missing."""
+    """What was not run, every reason once; what is left, with its cost; panels that are missing."""
     groups: dict[
         tuple[str, str], dict[object, FilledCell]
     ] = {}  # an attack of ours may stand several times for one printed number

@@ -54,7 +54,7 @@ def paper_part(
 
 
 def table(filled: Filled, outcomes: Sequence[Outcome]) -> Markup:
-    """The whole of it: what was run in sight, the rest folded; how much was run, and of what five runs can tell how much agrees."""
+    """The whole of it: what was run in sight, the rest folded; how much was run, and how much agrees."""
     of, counts = filled.table, filled.counts()
     there = {one.unit.id: anchor_of(one.unit) for one in outcomes}
     ran = [task for task in of.tasks if any(cell.task == task for cell in filled.ran)]
@@ -113,7 +113,7 @@ def _grid(filled: Filled, tasks: Sequence[str], there: Mapping[str, str]) -> dic
 
 
 def _paired(found: Sequence[FilledCell], values: Sequence[float], there: Mapping[str, str]) -> dict[str, Any]:
-    """A printed number with ours under each attack that stands for its own; attacks with further constraints are folded."""
+    """A printed number with ours under each attack that stands for its own; constrained attacks are folded."""
     value = next((cell.published for cell in found if cell.published is not None), None)
     ran = [cell for cell in found if cell.ours is not None]
     apart = [cell for cell in ran if cell.by and cell.by.count("-") > 1]

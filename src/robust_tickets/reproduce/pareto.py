@@ -59,7 +59,7 @@ def pareto(
     backbone: str = BERT,
     looks: Mapping[str, int] | None = None,
 ) -> Drawn:
-    """Accuracy under an attack against size and work, of all arms that were run on a task. Up and to the left is better.
+    """Accuracy under an attack against size and work, of all arms run on a task. Up and to the left is better.
 
     ``looks`` numbers arms as the page does, for equal colours and shapes.
     """

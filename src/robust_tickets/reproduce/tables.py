@@ -1,4 +1,4 @@
-"""A published table filled with our runs: beside each printed number ours, the difference, and whether ours might give it.
+"""A published table filled with our runs: beside each printed number ours, and whether ours might give it.
 
 Made from outcomes and the published numbers alone. An attack of a paper may have been run with several candidate sets: each is a cell
 of its own, under its name in the protocol, since they differ by more than the methods do.
@@ -50,7 +50,7 @@ FIRST = "under an attack by that of ours which is most like the paper's"  # by a
 
 @dataclass(frozen=True, kw_only=True)
 class Ours(RunSummary):
-    """What the training runs behind a cell say together, with intervals at 95 % on these examples; and which they are."""
+    """What the training runs behind a cell say together, with intervals at 95 %, and which they are."""
 
     units: tuple[str, ...]  # ids of the outcomes behind it
     values: tuple[float, ...]  # of each of them
@@ -101,7 +101,7 @@ class FilledCell:
 
     @property
     def scattered(self) -> float | None:
-        """How wide the interval is that a published percentage lies inside of, as it is shown, where so wide a one says little."""
+        """The width of the interval that a published percentage lies inside of, where so wide a one says little."""
         if not self.inside or self.metric not in PERCENT or self.ours is None or self.ours.prediction is None:
             return None
         low, high = self.cut(self.ours.prediction)
@@ -161,7 +161,7 @@ class Filled:
 
     @property
     def expected(self) -> str:
-        """What is held against the printed numbers; where the paper says of some of them only that they are means, of which."""
+        """What is held against the printed numbers: one further run, or the mean of as many as the paper has."""
         groups: dict[int, list[FilledCell]] = {}
         for cell in self.ran:
             if cell.ours and cell.published is not None:
@@ -189,7 +189,7 @@ def _most() -> float:
 
 
 def _far(cell: FilledCell, flavour: Flavour) -> tuple[bool, int]:
-    """How far a cell's attack is from the paper's: those that ``attacks.toml`` holds against it come first, in its order."""
+    """How far a cell's attack is from the paper's, by the order of ``attacks.toml``."""
     stand = [one for one in attacks(cell.task, GROUPS, flavour) if one.stands_for == cell.attack] if cell.attack else []
     near = [one.name for one in stand]
     return cell.ours is None, near.index(cell.by) if cell.by in near else len(near)
@@ -294,7 +294,7 @@ def _older(asked: Asked, outcomes: Sequence[Outcome]) -> list[Asked]:
 
 
 def _attacks(asked: Asked, outcomes: Sequence[Outcome], chosen: Only) -> Sequence[str]:
-    """Ours that stand for the paper's: a plan knows them, else all that were run on any arm: one that it was not run on says so."""
+    """Ours that stand for the paper's: a plan knows them, else all that were run on any arm."""
     if asked.metric not in ATTACK_METRICS:
         return ()
     found = attacks_of(_here(asked, outcomes), str(asked.attack)) if not asked.attacks else ()
@@ -469,7 +469,7 @@ def _texts(cell: FilledCell) -> dict[str, str]:
 
 
 def _head(filled: Filled) -> str:
-    """Where it was printed, and how much of it was run: a published number counts once, whatever attacks of ours stand for its own."""
+    """Where it was printed, and how much of it was run; a published number counts once."""
     counts = filled.counts()
     said = f"{counts['filled']} of {plural(counts['numbers'], 'number')} with runs of ours"
     if judged := counts["inside"] + counts["outside"]:
@@ -524,7 +524,7 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
 
 
 def _missing(filled: Filled) -> list[str]:
-    """By reason; a number of the table counts once, however many attacks of ours it lacks, as in what a plan says of it."""
+    """By reason; a number of the table counts once, however many attacks of ours it lacks."""
     has = {cell.number for cell in filled.ran}
     lacks = dict.fromkeys((cell.why, cell.number in has, cell.number) for cell in filled.cells if cell.ours is None)
     counts = Counter((why, partly) for why, partly, _ in lacks)
@@ -535,7 +535,7 @@ def _missing(filled: Filled) -> list[str]:
 
 
 def _alike(found: Sequence[tuple[str, str]], every: Set[str]) -> list[str]:
-    """Each text once, with all rows or attacks that it is about; such as differ in numbers alone are one, with a range."""
+    """Each text once, with all rows or attacks that it is about; numbers alone become a range."""
     groups: dict[str, list[tuple[str, str]]] = {}
     for name, words in found:
         groups.setdefault(numberless(words), []).append((name, words))

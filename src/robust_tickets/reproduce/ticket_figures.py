@@ -31,7 +31,7 @@ NOTHING = Markup("")
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One drawing with its numbers; an empty ``svg`` goes with a ``why``. ``sources`` are the ids of the units that it shows."""
+    """One drawing with its numbers; an empty ``svg`` goes with a ``why``. ``sources``: ids of the runs it shows."""
 
     title: str
     svg: Markup = NOTHING
@@ -42,7 +42,7 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Survivors:
-    """Per layer, the share that is kept of each part; ``heads`` has one for every head: 0 or 1 where heads are what was removed."""
+    """Per layer, the share that is kept of each part; ``heads`` has one for every head."""
 
     parts: Mapping[str, tuple[float, ...]]
     heads: tuple[tuple[float, ...], ...] = ()
@@ -82,7 +82,7 @@ def distances(outcome: Outcome) -> Distances | None:
 
 
 def _stop(given: Mapping[str, Any], found: Distances) -> int | None:
-    """Where the paper's rule would have stopped a search that it did not stop: asked again at every point, as in a search."""
+    """Where the paper's rule would have stopped a search that it did not stop."""
     far = np.maximum.reduce([np.array(rows) for rows in found.groups.values()])
     gamma, window = float(given["gamma"]), int(given["window"])
     return next((i for i in range(len(far)) if paper(far[: i + 1, : i + 1], gamma, window) is not None), None)
@@ -96,12 +96,12 @@ def along(outcome: Outcome, trace: str, key: str) -> tuple[tuple[float, float], 
 
 
 def by_head(outcomes: Sequence[Outcome]) -> bool:
-    """Whether the tickets of single weights among these were all counted by head; the first outcomes have matrices alone."""
+    """Whether the tickets of single weights among these were all counted by head, not by matrix alone."""
     return all("by_head" in one.ticket for one in outcomes if one.ticket and "weights" in one.ticket)
 
 
 def survivors(outcome: Outcome, *, matrices: bool = False) -> Survivors | None:
-    """Of its ticket; ``None`` where it has none. ``matrices``: of single weights by matrices, also where heads were counted."""
+    """Of its ticket, if it has one. ``matrices``: single weights by matrices, also where heads were counted."""
     kept = outcome.ticket or {}
     with _from(outcome, "ticket"):
         if "by_head" in kept and not matrices:
@@ -127,7 +127,7 @@ def _weights(counts: Mapping[str, Sequence[int]], backbone: str) -> dict[str, tu
 
 
 def survivors_by_layer(outcomes: Sequence[Outcome], title: str) -> Panel:
-    """Every head as a square, every other part as a bar, over all searches; layer 1, nearest the words, is at the bottom."""
+    """Every head as a square, every other part as a bar, over all searches; layer 1 is at the bottom."""
     matrices = not by_head(outcomes)
     found = [(one, kept) for one in outcomes if one.unit.repeat == 0 and (kept := survivors(one, matrices=matrices))]
     if not found:
@@ -171,7 +171,7 @@ def _ends(shares: Sequence[float], digits: int) -> str:
 
 
 def mean_percent(shares: Sequence[float], digits: int = 1) -> str:
-    """The mean of shares. fsum: the same bits in every Python, where sum() is another one since 3.12; halves are common here."""
+    """The mean of shares, by fsum: the same bits in every Python."""
     return f"{100 * fsum(shares) / len(shares):.{digits}f}"
 
 
@@ -201,7 +201,7 @@ def agreement(shapes: Sequence[Survivors]) -> str:
 
 
 def _thirds(shapes: Sequence[Survivors]) -> list[str]:
-    """Where what is removed lies; every layer has as many units of a part as the others. Empty where layers have no three equal parts."""
+    """The thirds of the layers in which what is removed lies; empty where they have no three equal parts."""
     depth, said = shapes[0].depth, list[str]()
     ends = [depth * part // len(THIRDS) for part in range(len(THIRDS) + 1)]
     for name in shapes[0].parts if depth % len(THIRDS) == 0 else ():
@@ -229,7 +229,7 @@ def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
 
 
 def where_stopped(outcomes: Sequence[Outcome]) -> str:
-    """For every task, where the search that is shown stopped, or its rule would have; and at which epochs the other seeds' did."""
+    """For every task, where the search that is shown stopped, or its rule would have, and the other seeds'."""
     said = []
     for task in dict.fromkeys(one.unit.task for one in outcomes):
         own = [one for one in outcomes if one.unit.task == task and one.unit.repeat == 0]
@@ -262,7 +262,7 @@ def _afterwards(found: Sequence[tuple[Outcome, Distances]]) -> list[str]:
 
 
 def _to_the_end(trace: Distances) -> int | None:
-    """The point where the rule would have stopped a search that went on; none at its last point: there is no afterwards."""
+    """The point where the rule would have stopped a search that went on; none at its last point."""
     settled = trace.rule_at
     return settled if settled is not None and settled < len(trace.points) - 1 else None
 
