@@ -244,7 +244,7 @@ def test_what_counts_as_done_is_told(capsys: pytest.CaptureFixture[str], tmp_pat
     assert (
         "9 cells, of which 6 cannot be run here; 5 training runs, none done results: there is no folder" in said["none"]
     )
-    assert "9 cells, of which 6 cannot be run here (6 of them have results); 5 training runs, 5 done" in said["results"]
+    assert "9 cells, of which 6 cannot be run here (6 of them with results); 5 training runs, 5 done" in said["results"]
     assert "there is no folder" not in said["results"]
 
 
