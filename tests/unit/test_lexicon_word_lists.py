@@ -54,7 +54,7 @@ def test_what_is_no_table_of_lists_is_refused(text: str, tmp_path: Path) -> None
 
 
 def test_textfooler_says_that_its_words_are_of_lists(lists: Path) -> None:
-    told = TextFooler(vectors=str(lists), tagger="none", encoder="none").prepare("cpu").constraints
+    told = TextFooler(vectors=str(lists), tagger="none", encoder="none").prepare("cpu").describe()
     assert any("first words of its list" in line for line in told)
     assert any("no cosine is known" in line for line in told)
     assert not any("at least 0.5" in line for line in told)
