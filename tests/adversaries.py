@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -49,11 +49,12 @@ def objective_on(
     double: bool = True,
     mlm: bool = False,
     adversary: Any = None,
+    texts: Sequence[tuple[str, str]] = TEXTS,
     **changes: Any,
 ) -> Objective:
-    """Three pairs of different lengths, in fp64 unless told otherwise; with ``mlm``, every third token is asked for."""
+    """Three pairs of different lengths, in fp64 by default; with ``mlm``, every third token is to be predicted."""
     clf = tiny_classifier(family, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout)
-    inputs, labels = clf.batch(clf.encode(TEXTS)), torch.tensor([0, 1, 1])
+    inputs, labels = clf.batch(clf.encode(texts)), torch.tensor([0, 1, 1])
     model = clf.model
     if mlm:
         model = tiny_model(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -51,15 +50,9 @@ def source(tmp_path: Path) -> str:
     return str(tmp_path / "lists.json")
 
 
-def _objective(adversary: Any, *, mlm: bool = False, **changes: Any) -> Objective:
+def _objective(adversary: Any, **changes: Any) -> Objective:
     """On texts that hold longer words ("goods", "at") and words at the rim."""
-    objective = objective_on(adversary=adversary, mlm=mlm, **changes)
-    clf = tiny_classifier()
-    inputs, labels = clf.batch(clf.encode(TEXTS)), torch.tensor([0, 1, 1])
-    if mlm:
-        asked = (torch.arange(inputs["input_ids"].shape[1]) % 3 == 1) & inputs["attention_mask"].bool()
-        labels = inputs["input_ids"].masked_fill(~asked, IGNORED)
-    return dataclasses.replace(objective, inputs=inputs, labels=labels)
+    return objective_on(adversary=adversary, texts=TEXTS, **changes)
 
 
 def _table(objective: Objective) -> list[list[list[int]]]:

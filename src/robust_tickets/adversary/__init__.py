@@ -1,1 +1,1 @@
-"""Inner maximisation, one file each: a configured callable that takes an Objective, backpropagates, and returns the mean loss."""
+"""Inner maximisation, a file each: a callable that takes an Objective, backpropagates, returns the mean loss."""

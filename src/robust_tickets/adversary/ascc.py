@@ -1,12 +1,13 @@
 """ASCC (Dong, Luu, Ji and Liu, ICLR 2021): adversarial sparse convex combinations of synonyms' embeddings.
 
     mix_t(w)  =  sum_k softmax(w_t)_k E[c_tk]          over the candidates c_tk of word t, itself among them
-    ascend      KL(f(mix(w)) || f(x)) - sparsity · H(w)      in w; H is the entropy of a word's weights, the mean over swappable words
+    ascend      KL(f(mix(w)) || f(x)) - sparsity · H(w)      in w; H: mean entropy of swappable words' weights
     descend     CE(f(x), y) + alpha · KL(f(mix(w)) || f(x))
 
-The entropy makes a mix sparse, near to a real word; its gradient is 0 where all weights are equal, so with one step from 0 (the default)
-``sparsity`` changes nothing, and it is the step's length that makes the mix sparse. In the ascent the candidates' embeddings are
-constants; in the descent they have gradients, and so do both sides of the divergence. ``w`` starts at 0, the candidates' mean.
+The entropy makes a mix sparse, near to a real word; its gradient is 0 where all weights are equal, so with one step
+from 0 (the default) ``sparsity`` changes nothing, and it is the step's length that makes the mix sparse. In the ascent
+the candidates' embeddings are constants; in the descent they have gradients, and so do both sides of the divergence.
+``w`` starts at 0, the candidates' mean.
 
 | point      | here (default)                            | switch                      | who does the other                         |
 |------------|-------------------------------------------|-----------------------------|--------------------------------------------|
@@ -18,9 +19,9 @@ constants; in the descent they have gradients, and so do both sides of the diver
 | dropout    | on in all passes                          |                             | the authors' code: off in the ascent       |
 | sums       | means over texts, and over swappable words|                             | the authors' code: a sum, and all places   |
 
-TextDefender is the benchmark of Li et al. (EMNLP 2021). One normalised step instead of ten of Adam is a choice made here: in a pilot on
-SST-2 it was enough, at a tenth of the ascent's cost. alpha 4 and at most 8 candidates a word are the authors'. The step
-holds two passes' activations at once.
+TextDefender is the benchmark of Li et al. (EMNLP 2021). One normalised step instead of ten of Adam is a choice made
+here: in a pilot on SST-2 it was enough, at a tenth of the ascent's cost. alpha 4 and at most 8 candidates a word are
+the authors'. The step holds two passes' activations at once.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class ASCC(WordSpace):
         return loss.detach()
 
     def ascend(self, objective: Objective, clean: Tensor) -> Tensor:
-        """The weights that drive the model furthest from ``clean``, its logits for the text itself; (batch, tokens, candidates)."""
+        """The weights that drive the model furthest from ``clean``, its own logits; (batch, tokens, candidates)."""
         words, table = table_of(objective), objective.words.detach()
         shape = (*objective.inputs["input_ids"].shape, words.most)
         start = torch.randn(shape, generator=objective.generator, device=table.device, dtype=table.dtype)

@@ -1,10 +1,11 @@
 """Base of adversaries that perturb word embeddings: the first delta, one ascent, the projection back into the ball.
 
-One norm per example, over all its tokens and widths, as FreeLB and the three papers have it. ``init`` is the papers' epsilon: with the l2
-norm the first delta is uniform noise whose expected norm is about init/sqrt(3). Deltas are zero at padding, always.
+One norm per example, over all its tokens and widths, as FreeLB and the three papers have it. ``init`` is the papers'
+epsilon: with the l2 norm the first delta is uniform noise whose expected norm is about init/sqrt(3). Deltas are zero at
+padding, always.
 
-``token_types=False`` repeats a loss in EarlyRobust's and RobustT's released code, whose adversarial passes call the model with
-``inputs_embeds`` and without the token types, so that both sentences of a pair count as the first.
+``token_types=False`` repeats a loss in EarlyRobust's and RobustT's released code, whose adversarial passes call the
+model with ``inputs_embeds`` and without the token types, so that both sentences of a pair count as the first.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""FreeAT (Shafahi et al., 2019; as FreeLB's fairseq code has it): every mini-batch is replayed m times, and every replay updates the model.
+"""FreeAT (Shafahi et al., 2019; as in FreeLB's fairseq code): every batch is replayed m times, each with an update.
 
-One backward pass serves both: its gradient of the parameters is an optimiser step, its gradient of ``delta`` an ascent. So ``delta`` was
-always computed for the parameters of one update ago, which FreeLB mends. The learning rate runs over m times as many updates.
+One backward pass serves both: its gradient of the parameters is an optimiser step, its gradient of ``delta`` an ascent.
+So ``delta`` was always computed for the parameters of one update ago, which FreeLB mends. The learning rate runs over m
+times as many updates.
 
 | point             | here (default)        | switch               | who does the other                                         |
 |-------------------|-----------------------|----------------------|------------------------------------------------------------|
@@ -9,8 +10,8 @@ always computed for the parameters of one update ago, which FreeLB mends. The le
 | delta             | new for each batch    |                      | Shafahi et al.: carried on to the next batch               |
 | dropout           | fresh in each replay  | ``dropout="shared"`` | FreeLB's fairseq code: one mask                            |
 
-The factor reaches AdamW only through the clipping of the gradient. A search's regulariser is part of every update's objective, and is
-multiplied by the same factor, so that its weight against the loss is what the search says.
+The factor reaches AdamW only through the clipping of the gradient. A search's regulariser is part of every update's
+objective, and is multiplied by the same factor, so that its weight against the loss is what the search says.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class FreeAT(EmbeddingPerturbation):
         return 1 / (1 + self.replays) if self.scaled else 1.0
 
     def __call__(self, objective: Objective) -> Tensor:
-        """Update the model after every replay but the last, whose gradients are left to the caller; returns the replays' mean loss."""
+        """Update the model after every replay but the last, which the caller does; returns the replays' mean loss."""
         if objective.update is None and self.replays > 1:
             message = "FreeAT updates the model inside a batch, and this step has no update"
             raise TicketsError(message, hint="train with FineTune or TrainingRun", code="adversary.update")

@@ -1,7 +1,8 @@
 """FreeLB (Zhu et al., ICLR 2020): K ascent passes whose parameter gradients are all kept and averaged.
 
-Passes 1..K each cost one forward and one backward; the gradient of a pass with respect to ``delta`` moves ``delta``, its gradient with
-respect to the parameters is accumulated at weight 1/K. So K passes make K-1 ascent moves and one descent step.
+Passes 1..K each cost one forward and one backward; the gradient of a pass with respect to ``delta`` moves ``delta``,
+its gradient with respect to the parameters is accumulated at weight 1/K. So K passes make K-1 ascent moves and one
+descent step.
 
 | point            | here (default)     | switch              | who does the other                                    |
 |------------------|--------------------|---------------------|-------------------------------------------------------|
@@ -10,8 +11,9 @@ respect to the parameters is accumulated at weight 1/K. So K passes make K-1 asc
 | projection       | none               | ``max_norm=rho``    | FreeLB: 0.15 to 0.7; the papers' equations, no radius |
 | token types      | reach every pass   | ``token_types=False``| EarlyRobust's and RobustT's code drop them           |
 
-Both as in EarlyRobust's and RobustT's code: no paper says whether dropout is fresh, and EarlyRobust's A.2.3 has no bound.
-``norm="linf"`` is projected too (``max_norm``); EarlyRobust's and RobustT's code forget the clamp there, which is ``max_norm=0``.
+Both as in EarlyRobust's and RobustT's code: no paper says whether dropout is fresh, and EarlyRobust's A.2.3 has no
+bound. ``norm="linf"`` is projected too (``max_norm``); EarlyRobust's and RobustT's code forget the clamp there, which
+is ``max_norm=0``.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from robust_tickets.config import setting
 
 @dataclass(frozen=True, kw_only=True)
 class FreeLB(EmbeddingPerturbation):
-    """Defaults: EarlyRobust's Table 6 for IMDB (K 5, step .01, init .05, no projection). One norm per example, over tokens and width."""
+    """Defaults: EarlyRobust's Table 6 for IMDB (K 5, step .01, init .05, no projection)."""
 
     steps: int = setting(5, at_least=1)
     step_size: float = 0.01

@@ -1,18 +1,18 @@
-"""InfoBERT (Wang et al., ICLR 2021): FreeLB's loop with two bounds on mutual information, one to squeeze and one to keep.
+"""InfoBERT (Wang et al., ICLR 2021): FreeLB's loop with two bounds on mutual information.
 
     K times:  T, z   <- the first layer's input (after norm and dropout) and the last layer's [CLS], at E[ids] + delta
-              loss   <- task / K + beta / K * mean_n |T_n - T_pi(n)|^2 / 2       upper bound of the tokens' information ("CLUB")
+              loss   <- task / K + beta / K * mean_n |T_n - T_pi(n)|^2 / 2   upper bound of the tokens' information
               g      <- gradient of the loss with respect to delta
               local  <- tokens of each sentence whose |g_t| has rank ceil(low n) .. ceil(high n) - 1, ascending
-              loss   <- loss - alpha / K * InfoNCE((T_t, z) of local tokens t)   lower bound of what they say about the sentence
+              loss   <- loss - alpha / K * InfoNCE((T_t, z) of local tokens t)   lower bound of that about the sentence
               backward; delta <- FreeLB's move along g
 
-The critic of InfoNCE (``Critic``) is trained with the model, by the same optimiser. Rank, ascent and bounds are over all
-tokens that are not padding, [CLS] and [SEP] among them.
+The critic of InfoNCE (``Critic``) is trained with the model, by the same optimiser. Rank, ascent and bounds are over
+all tokens that are not padding, [CLS] and [SEP] among them.
 
-Both bounds are computed over all tokens of a batch at once, and no value is read back from the device: an array's width follows from the
-batch's shape, and what lies beyond the tokens is masked. Rows are looked up with ``F.embedding``, whose gradient adds repeated rows in a
-fixed order on CPU and on CUDA; that of plain indexing does not on CPU.
+Both bounds are computed over all tokens of a batch at once, and no value is read back from the device: an array's width
+follows from the batch's shape, and what lies beyond the tokens is masked. Rows are looked up with ``F.embedding``,
+whose gradient adds repeated rows in a fixed order on CPU and on CUDA; that of plain indexing does not on CPU.
 
 | point          | here (default)                              | released code                                      | switch               |
 |----------------|---------------------------------------------|----------------------------------------------------|----------------------|
@@ -25,8 +25,8 @@ fixed order on CPU and on CUDA; that of plain indexing does not on CPU.
 | clipping       | model and critic together                   | the model alone                                    | none                 |
 | critic's biases| not decayed, as all biases                  | decayed                                            | none                 |
 
-Defaults: the released code's (K 3, step .04, init .08, no projection, alpha = beta = .005, ranks .5 to .9). ``alpha=0`` and ``beta=0``
-switch a bound off; with both it is FreeLB.
+Defaults: the released code's (K 3, step .04, init .08, no projection, alpha = beta = .005, ranks .5 to .9). ``alpha=0``
+and ``beta=0`` switch a bound off; with both it is FreeLB.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ NEVER = -1e30  # a score that logsumexp does not see; -inf would make NaN gradie
 class Critic(nn.Module):
     """softplus(MLP([token; sentence] -> 300 -> 1)): how well a token and a sentence go together.
 
-    The first matrix lies here as its two halves: one product per token and one per sentence instead of one per pair. Initialised as
-    ``nn.Linear`` is, U(+-1/sqrt(inputs)), from ``generator``.
+    The first matrix lies here as its two halves: one product per token and one per sentence instead of one per pair.
+    Initialised as ``nn.Linear`` is, U(+-1/sqrt(inputs)), from ``generator``.
     """
 
     def __init__(self, width: int, generator: torch.Generator, dtype: torch.dtype) -> None:
@@ -78,8 +78,8 @@ class Critic(nn.Module):
 def upper_bound(embedded: Tensor, real: Tensor, draws: Tensor) -> Tensor:
     """mean_n |T_n - T_pi(n)|^2 / 2 over the real tokens T of the batch; pi(n) is a real token drawn with replacement.
 
-    ``real`` is (batch, tokens), true off the padding; ``draws`` has one number in [0, 1) for every position: pi(n) is the
-    floor(draw * N)-th real token in reading order.
+    ``real`` is (batch, tokens), true off the padding; ``draws`` has one number in [0, 1) for every position: pi(n) is
+    the floor(draw * N)-th real token in reading order.
     """
     tokens, real = embedded.flatten(0, 1), real.flatten()
     count = real.sum()
@@ -98,8 +98,8 @@ def most_anchored(tokens: int, low: float, high: float) -> int:
 def anchored(gradient: Tensor, real: Tensor, low: float, high: float) -> tuple[Tensor, Tensor]:
     """Positions of the tokens that are neither hardly nor most fragile, (batch, slots), and which slots hold one.
 
-    Each sentence's n real tokens are ranked by their gradient's norm, ascending, equal ones by position; ranks from ceil(low * n) to
-    before ceil(high * n) are kept.
+    Each sentence's n real tokens are ranked by their gradient's norm, ascending, equal ones by position; ranks from
+    ceil(low * n) to before ceil(high * n) are kept.
     """
     norms = torch.linalg.vector_norm(gradient, dim=2).masked_fill(~real, torch.inf)
     ranked = norms.argsort(dim=1, stable=True)
@@ -112,11 +112,11 @@ def anchored(gradient: Tensor, real: Tensor, low: float, high: float) -> tuple[T
 def lower_bound(
     critic: Critic, embedded: Tensor, sentences: Tensor, places: Tensor, kept: Tensor, draws: Tensor, size: int
 ) -> Tensor:
-    """InfoNCE between kept tokens and their sentences: the mean over chunks of mean_i c(i, i) - mean_i log(1/m sum_j c(i, j)).
+    """InfoNCE of kept tokens and their sentences: mean_i c(i, i) - mean_i log(1/m sum_j c(i, j)), over chunks.
 
-    A pair is a kept token and its sentence. Pairs are shuffled by ascending ``draws`` (one for every slot) and cut into chunks of
-    ``size``; the last chunk may be shorter (m pairs) and counts as much as the others. c(i, j) is the exponential of the critic's score
-    of the i-th sentence and the j-th token. Without any pair the bound is 0.
+    A pair is a kept token and its sentence. Pairs are shuffled by ascending ``draws`` (one for every slot) and cut into
+    chunks of ``size``; the last chunk may be shorter (m pairs) and counts as much as the others. c(i, j) is the
+    exponential of the critic's score of the i-th sentence and the j-th token. Without any pair the bound is 0.
     """
     slots = places.shape[1]
     shuffled = draws.masked_fill(~kept.flatten(), torch.inf).argsort(stable=True)  # kept pairs first

@@ -1,9 +1,10 @@
 """What one step minimises, as an adversary sees it: a loss at a perturbation, and a way to backpropagate it.
 
-A perturbation enters as ``delta`` added to the output of the word-embedding module, by a forward hook. The papers' code calls the model
-with ``inputs_embeds`` instead; then RoBERTa and MPNet cannot derive position ids from the padding, and that code lost the token types
-of pairs on the way. With a hook the model is called exactly as in plain training, whatever its family, and every pass looks the
-embeddings up again, so that each pass owns its graph. Nothing here reads a value back from the device.
+A perturbation enters as ``delta`` added to the output of the word-embedding module, by a forward hook. The papers' code
+calls the model with ``inputs_embeds`` instead; then RoBERTa and MPNet cannot derive position ids from the padding, and
+that code lost the token types of pairs on the way. With a hook the model is called exactly as in plain training,
+whatever its family, and every pass looks the embeddings up again, so that each pass owns its graph. Nothing here reads
+a value back from the device.
 
 ``Adversary`` is the base class of every adversary, those of other packages too.
 """
@@ -79,7 +80,7 @@ class Adversary(Settings):
         return ()
 
     def begin(self, ground: Ground) -> nn.Module | None:
-        """What is remembered between steps: its parameters are trained, its persistent buffers are saved, ``objective.memory`` is it."""
+        """The memory between steps (``objective.memory``): parameters are trained, persistent buffers saved."""
         return None
 
     def resources(self) -> Mapping[str, Mapping[str, Any]]:
@@ -121,7 +122,7 @@ class Objective:
         return replace(self, inputs=self.views[view])
 
     def logits(self, delta: Tensor | None = None, *, ids: Tensor | None = None, view: str = "") -> Tensor:
-        """The model's logits with ``delta`` added to the word embeddings, or with other words (``ids``) at the same positions.
+        """The logits with ``delta`` added to the word embeddings, or with other words (``ids``) at the same positions.
 
         With ``view``, of that wording of the texts.
         """
@@ -139,7 +140,7 @@ class Objective:
         return self.loss_fn(self.logits(delta, ids=ids, view=view), self.labels)
 
     def first_layer(self, delta: Tensor) -> Tensor:
-        """The output of the first layer alone: the forward pass is left there, whatever the family does before and after."""
+        """The output of the first layer; the forward pass ends there."""
 
         def leave(_module: nn.Module, _args: tuple[Any, ...], output: Any) -> None:
             raise _Left(output[0] if isinstance(output, tuple) else output)
@@ -154,7 +155,7 @@ class Objective:
         raise AssertionError("the forward pass never came to the first layer")
 
     def mean(self, values: Tensor) -> Tensor:
-        """The mean of one value per sentence or, for a masked-language model, of one per token over the tokens that are asked for."""
+        """The mean of one value per sentence or, for a masked-language model, per token to predict."""
         if values.ndim == 1:
             return values.mean()
         return self.total(values) / (self.labels != IGNORED).sum().clamp_min(1)
@@ -165,7 +166,7 @@ class Objective:
 
     @contextmanager
     def seeing(self) -> Iterator[Seen]:
-        """While open, forward passes leave the first layer's input and output and the encoder's output in what it gives."""
+        """While open, forward passes record the first layer's input and output and the encoder's output."""
         seen, layers = Seen(), self.layout.layers_of(self.model)
 
         def enter(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -189,7 +190,7 @@ class Objective:
                 handle.remove()
 
     def penalty(self) -> Tensor | float:
-        """The regulariser, which a step adds once, in its last pass, undivided by the number of passes (EarlyRobust §3.3)."""
+        """The regulariser, which a step adds once, in its last pass, undivided (EarlyRobust §3.3)."""
         return self.regulariser() if self.regulariser else 0.0
 
     @property

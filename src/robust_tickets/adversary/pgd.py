@@ -1,7 +1,8 @@
-"""PGD (Madry et al., 2018) on word embeddings: K ascents, then one descent at the final point; the clean text is never trained on.
+"""PGD (Madry et al., 2018) on word embeddings: K ascents, then one descent at the final point.
 
-The ascents take the gradient with respect to ``delta`` alone. In units of one fine-tuning step (a forward, the gradients of the inputs,
-the gradients of the weights: a third each) that costs (2K+3)/3, 4.33 for K = 5, less than FreeLB's 5.
+The clean text is never trained on. The ascents take the gradient with respect to ``delta`` alone. In units of one
+fine-tuning step (a forward, the gradients of the inputs, the gradients of the weights: a third each) that costs
+(2K+3)/3, 4.33 for K = 5, less than FreeLB's 5.
 
 | point                     | here (default)     | switch               | who does the other                                    |
 |---------------------------|--------------------|----------------------|-------------------------------------------------------|

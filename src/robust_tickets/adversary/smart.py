@@ -1,8 +1,8 @@
-"""SMART (Jiang et al., ACL 2020), its smoothness regulariser: predictions should not change under small noise on the word embeddings.
+"""SMART (Jiang et al., ACL 2020), its regulariser: predictions should not change under small embedding noise.
 
-Noise starts as N(0, 1) * ``init`` and climbs K times on the sum of KL(noisy || clean), by its own gradient alone; then the step minimises
-CE(clean) + weight * symmetric KL(clean, noisy). Labels see the clean text only. This is what mt-dnn, the authors' code, computes; the
-paper's second half, the Bregman proximal point, is not in it.
+Noise starts as N(0, 1) * ``init`` and climbs K times on the sum of KL(noisy || clean), by its own gradient alone; then
+the step minimises CE(clean) + weight * symmetric KL(clean, noisy). Labels see the clean text only. This is what mt-dnn,
+the authors' code, computes; the paper's second half, the Bregman proximal point, is not in it.
 
 | point               | here (default)                    | switch               | who does the other                             |
 |---------------------|-----------------------------------|----------------------|------------------------------------------------|
@@ -12,9 +12,9 @@ paper's second half, the Bregman proximal point, is not in it.
 | step                | 1e-3, mt-dnn's class              | ``step_size=1e-5``   | mt-dnn's command line                          |
 | padding             | stays zero                        |                      | mt-dnn: noise there too                        |
 
-With ``radius`` it is the climb's gradient that is divided by its largest number, token by token, so that ``step_size`` is its length there.
-With mt-dnn's rule a token's largest number is 1 after the climb, whatever ``step_size``: large against BERT's embeddings (about 0.04).
-Where the noise's gradient is not finite, the regulariser is 0 for that batch.
+With ``radius`` it is the climb's gradient that is divided by its largest number, token by token, so that ``step_size``
+is its length there. With mt-dnn's rule a token's largest number is 1 after the climb, whatever ``step_size``: large
+against BERT's embeddings (about 0.04). Where the noise's gradient is not finite, the regulariser is 0 for that batch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SMART(Adversary):
         return 2 + 2 * self.steps / 3
 
     def __call__(self, objective: Objective) -> Tensor:
-        """Accumulate the step's gradients; returns the cross-entropy of the clean text plus the weighted regulariser, detached."""
+        """Accumulate the step's gradients; returns the cross-entropy plus the weighted regulariser, detached."""
         dropout = SameDropout(objective.inputs["input_ids"].device) if self.dropout == "shared" else None
         clean = objective.logits()
         noise = objective.normal(self.init) * objective.mask

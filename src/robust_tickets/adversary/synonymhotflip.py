@@ -1,13 +1,13 @@
-"""SynonymHotFlip: train on texts whose words are swapped where the gradient says that it hurts most, within a synonym table.
+"""SynonymHotFlip: train on texts whose words are swapped for the synonyms that the gradient favours.
 
     g_t   =  the gradient of CE(f(x), y) with respect to E[x_t]
     c_t   =  the candidate c of x_t with the largest (E[c] - E[x_t]) · g_t, if that is positive, else x_t
     x'_t  =  c_t with probability p, else x_t
     loss  =  1/2 CE(f(x), y) + 1/2 CE(f(x'), y)
 
-The first-order estimate of a swap is HotFlip's (Ebrahimi et al., ACL 2018), who flip one character at a time; here all chosen words are
-swapped at once, and only within the table. The clean half's backward pass gives g, so the step costs two plain ones. Not from the three
-papers. Default: p .5.
+The first-order estimate of a swap is HotFlip's (Ebrahimi et al., ACL 2018), who flip one character at a time; here all
+chosen words are swapped at once, and only within the table. The clean half's backward pass gives g, so the step costs
+two plain ones. Not from the three papers. Default: p .5.
 """
 
 from __future__ import annotations

@@ -3,9 +3,10 @@
     x'_t  =  a uniform candidate of x_t with probability p, else x_t          (the word itself is one of its candidates)
     loss  =  mix · CE(f(x), y) + (1 - mix) · CE(f(x'), y)
 
-No gradient is needed to find x', so the step costs two plain ones, or one with ``mix=0``. Not from the three papers: the simplest rival
-of training in an embedding ball. A word with n synonyms changes with probability p · n/(n + 1). A pass each for clean and swapped texts:
-the memory is that of a plain step. Defaults: p .5, half of the loss on the clean texts.
+No gradient is needed to find x', so the step costs two plain ones, or one with ``mix=0``. Not from the three papers:
+the simplest rival of training in an embedding ball. A word with n synonyms changes with probability p · n/(n + 1). A
+pass each for clean and swapped texts: the memory is that of a plain step. Defaults: p .5, half of the loss on the clean
+texts.
 """
 
 from __future__ import annotations

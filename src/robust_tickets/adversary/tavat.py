@@ -1,7 +1,7 @@
-"""TAVAT (Li and Qiu, AAAI 2021, arXiv 2004.14543): FreeLB with a second perturbation that belongs to the word and outlives the batch.
+"""TAVAT (Li and Qiu, AAAI 2021, arXiv 2004.14543): FreeLB with a second perturbation kept per word.
 
-A table Delta (vocabulary x width) starts as U(-1, 1) * init / sqrt(width) and is saved with every checkpoint. In a batch, position t of
-sentence i has delta_it (of the instance, FreeLB's) + eta_it (of the token):
+A table Delta (vocabulary x width) starts as U(-1, 1) * init / sqrt(width) and is saved with every checkpoint. In a
+batch, position t of sentence i has delta_it (of the instance, FreeLB's) + eta_it (of the token):
 
     eta <- Delta[ids], 0 at padding, divided by its norm over the whole batch
     K times:  loss at E[ids] + delta + eta, backward at weight 1/K; after the K-th: Delta[ids] += eta, and done
@@ -11,8 +11,8 @@ sentence i has delta_it (of the instance, FreeLB's) + eta_it (of the token):
               eta_it   <- eta_it * |eta_it| / max_s |eta_is|           tokens that moved little count less
               both     <- both * min(1, max_norm / |delta_i + eta_i|)  one factor per sentence, for the sum
 
-A word that occurs n times in a batch adds n rows to its row of Delta, so Delta grows; what is read is divided by the batch's norm.
-[CLS] and [SEP] are words like others. Norms have a floor of 1e-8, so a table of zeros stays one.
+A word that occurs n times in a batch adds n rows to its row of Delta, so Delta grows; what is read is divided by the
+batch's norm. [CLS] and [SEP] are words like others. Norms have a floor of 1e-8, so a table of zeros stays one.
 
 | point         | here (default)                    | released code                                                 | switch               |
 |---------------|-----------------------------------|---------------------------------------------------------------|----------------------|
@@ -21,8 +21,9 @@ A word that occurs n times in a batch adds n rows to its row of Delta, so Delta 
 | ``max_norm=0``| no projection                     | deltas shrink to 0                                            | none                 |
 | dropout       | fresh in each pass                | the same                                                      | ``dropout="shared"`` |
 
-Defaults: the released code's command for SST-2 (K 2, step .05, init .2, max_norm .5). Its others, as step/init/max_norm: MNLI .1/.3/.4,
-QQP .2/.32/.7, QNLI .02/.1/.3, MRPC .05/.1/.2, RTE .02/.16/.14, with K 2; CoLA .02/.1/.2 with K 3. The method is only written with l2.
+Defaults: the released code's command for SST-2 (K 2, step .05, init .2, max_norm .5). Its others, as
+step/init/max_norm: MNLI .1/.3/.4, QQP .2/.32/.7, QNLI .02/.1/.3, MRPC .05/.1/.2, RTE .02/.16/.14, with K 2; CoLA
+.02/.1/.2 with K 3. The method is only written with l2.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class TokenTable(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class TAVAT(EmbeddingPerturbation):
-    """``passes`` are FreeLB's; Delta costs one table of the word embeddings' size, on the device and in every checkpoint."""
+    """FreeLB's passes; Delta takes a table of the word embeddings' size, on the device and in checkpoints."""
 
     steps: int = setting(2, at_least=1)
     step_size: float = 0.05
@@ -70,7 +71,7 @@ class TAVAT(EmbeddingPerturbation):
         return TokenTable((unit * 2 - 1) * (self.init / words.shape[1] ** 0.5))
 
     def __call__(self, objective: Objective) -> Tensor:
-        """Accumulate the step's gradients and bring Delta up to date; returns the mean loss over the passes, detached."""
+        """Accumulate the step's gradients and update Delta; returns the mean loss over the passes, detached."""
         objective, dropout = self.seen(objective), self.rewinding(objective)
         assert isinstance(objective.memory, TokenTable)
         table, ids = objective.memory.table, objective.inputs["input_ids"]
@@ -116,7 +117,8 @@ def _norms(delta: Tensor) -> Tensor:
 def add_rows(table: Tensor, ids: Tensor, rows: Tensor) -> None:
     """``table[ids] += rows`` in place, where rows of repeated ids add up, in the same order in every run.
 
-    An accumulating ``index_put_`` sorts on CUDA but adds from several threads, in any order, on CPU; ``index_add_`` is the other way round.
+    An accumulating ``index_put_`` sorts on CUDA but adds from several threads, in any order, on CPU; ``index_add_`` is
+    the other way round.
     """
     if table.device.type == "cuda":
         table.index_put_((ids,), rows, accumulate=True)

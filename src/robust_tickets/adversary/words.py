@@ -1,10 +1,11 @@
 """Base of adversaries that swap words: a synonym table on the device, and which positions of a batch may be swapped.
 
-Only words that are one token are swapped, by words that are one token (see ``resources.synonyms``): ids change in place, positions and
-labels stay. Padding, special tokens, stop words and pieces of longer words are never swapped; in a masked-language model neither are the
-tokens to predict, and a word whose continuation is masked counts as continued.
+Only words that are one token are swapped, by words that are one token (see ``resources.synonyms``): ids change in
+place, positions and labels stay. Padding, special tokens, stop words and pieces of longer words are never swapped; in a
+masked-language model neither are the tokens to predict, and a word whose continuation is masked counts as continued.
 
-A model trained on the table that an attack uses is robust to that attack by construction: report it, or attack with another table.
+A model trained on the table that an attack uses is robust to that attack by construction: report it, or attack with
+another table.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from robust_tickets.resources.synonyms import SynonymTable, source_of, synonym_t
 
 
 class Words(nn.Module):
-    """A synonym table as buffers. They are not saved: a resumed run builds them again from the source, whose digest is in its identity."""
+    """A synonym table as buffers, built again from the source when a run is resumed."""
 
     candidates: Tensor
     counts: Tensor
@@ -76,7 +77,8 @@ class WordSpace(Adversary):
         rows = ground.words.shape[0]
         table = synonym_table(ground.tokenizer, source=self.source, candidates=self.candidates, rows=rows)
         if table.counts.max(initial=1) == 1:
-            message = f"{type(self).__name__} would swap nothing: no word of the vocabulary has a candidate in {table.source.name}"
+            where = f"no word of the vocabulary has a candidate in {table.source.name}"
+            message = f"{type(self).__name__} would swap nothing: {where}"
             hint = "check the source; a file of word lists has its words in lower case"
             raise TicketsError(message, hint=hint, code="adversary.swaps_nothing")
         return Words(table)

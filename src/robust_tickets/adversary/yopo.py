@@ -1,8 +1,8 @@
-"""YOPO (Zhang et al., 2019; as FreeLB's fairseq code has it): FreeLB whose ascents re-evaluate only the embeddings and the first layer.
+"""YOPO (Zhang et al., 2019; as in FreeLB's fairseq code): FreeLB whose ascents run the first layer alone.
 
-Between two full passes ``delta`` climbs n times on the Hamiltonian <p, layer_0(E + delta)>. p is the gradient of the last full pass at the
-first layer's output, kept fixed: to first order it is how the loss depends on that output. An ascent costs a layer's forward and gradient,
-not the model's, and drops the units that the full pass before it dropped.
+Between two full passes ``delta`` climbs n times on the Hamiltonian <p, layer_0(E + delta)>. p is the gradient of the
+last full pass at the first layer's output, kept fixed: to first order it is how the loss depends on that output. An
+ascent costs a layer's forward and gradient, not the model's, and drops the units that the full pass before it dropped.
 
 | point             | here (default)     | switch                | who does the other                                     |
 |-------------------|--------------------|-----------------------|--------------------------------------------------------|
@@ -27,7 +27,7 @@ LAYERS = 12  # of BERT-base: what a layer's share of a pass is reckoned by
 
 @dataclass(frozen=True, kw_only=True)
 class YOPO(EmbeddingPerturbation):
-    """Defaults: n 3 from FreeLB's fairseq settings (2 or 3); step and init are PGD's here; no table of the three papers has YOPO."""
+    """Defaults: n 3 from FreeLB's fairseq settings (2 or 3), step and init of our PGD; no paper has YOPO."""
 
     steps: int = setting(3, at_least=1)  # full passes (K)
     ascents: int = setting(3, at_least=1)  # n, between two full passes
@@ -40,7 +40,7 @@ class YOPO(EmbeddingPerturbation):
 
     @property
     def passes(self) -> float:
-        """Cost of one step, in forward-backward passes of a model of 12 layers; an ascent takes no gradient of weights."""
+        """Cost of one step, in passes of a model of 12 layers; an ascent takes no gradient of weights."""
         return self.full_passes + (self.full_passes - 1) * self.ascents * 2 / 3 / LAYERS
 
     def __call__(self, objective: Objective) -> Tensor:
@@ -67,7 +67,7 @@ class YOPO(EmbeddingPerturbation):
         return total / self.full_passes
 
     def _climb(self, objective: Objective, delta: Tensor, costate: Tensor, dropout: SameDropout) -> Tensor:
-        """n ascents on <costate, layer_0(E + delta)> with the full pass's dropout, which leave the random stream as it was."""
+        """n ascents on <costate, layer_0(E + delta)> with the full pass's dropout; the random stream stays."""
         after = SameDropout(delta.device)
         pace = replace(self, step_size=self.step_size / self.ascents) if self.divide_step else self
         for _ in range(self.ascents):

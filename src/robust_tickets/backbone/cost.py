@@ -1,9 +1,10 @@
 """What a model costs: parameters, forward FLOPs, memory.
 
-FLOPs are counted on paper, from the heads and neurons that each layer has now, so that a ticket's saving does not depend on a profiler
-or on the machine. One multiply-add is two FLOPs. Counted: every matrix product of the layers and the head. Not counted: biases,
-embeddings (a lookup), LayerNorm, softmax and activations, together about one percent. Local attention (ModernBERT) counts as global:
-masked scores are computed all the same. So do weights that an unstructured ticket holds at zero: dense kernels multiply them too.
+FLOPs are counted on paper, from the heads and neurons that each layer has now, so that a ticket's saving does not
+depend on a profiler or on the machine. One multiply-add is two FLOPs. Counted: every matrix product of the layers and
+the head. Not counted: biases, embeddings (a lookup), LayerNorm, softmax and activations, together about one percent.
+Local attention (ModernBERT) counts as global: masked scores are computed all the same. So do weights that an
+unstructured ticket holds at zero: dense kernels multiply them too.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def encoder_parameters(model: Any, layout: Layout | None = None) -> int:
 
 
 def outside_masks(model: Any, *, encoder: bool = False) -> int:
-    """Weights that an unstructured ticket holds at zero; 0 where the model has no masks. ``encoder``: of the layers alone."""
+    """Weights that an unstructured ticket holds at zero; ``encoder``: of the layers alone."""
     from robust_tickets.backbone.weight_masks import masks_of
 
     module = _module(model)
@@ -79,7 +80,7 @@ def reset_peak_memory() -> bool:
 
 
 def _flops_outside(module: Any, layout: Layout, tokens: int) -> int:
-    """What is not in a layer: the pooler and classifier read one token; ELECTRA's projected embeddings, DeBERTa's convolution read all."""
+    """Outside the layers: pooler and classifier read one token, projected embeddings and convolutions all."""
     inside = {id(m) for layer in layout.layers_of(module) for m in layer.modules()}
     encoder = {id(m): name for name, m in encoder_of(module).named_modules()}
     total = 0

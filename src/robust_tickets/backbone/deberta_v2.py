@@ -1,8 +1,8 @@
-"""DeBERTa-v2 and -v3 (He et al. 2021, 2023): attention between contents and relative positions, each with its own projection.
+"""DeBERTa-v2 and -v3 (He et al. 2021, 2023): attention between contents and relative positions.
 
-v3 projects the relative positions with the content's query and key (``share_att_key``). v2 may have two projections of its own for
-them; they have rows for each head and are cut with it. The table of relative positions is as wide as the layers and stays whole.
-The pooler belongs to the classifier, not to the encoder, and no checkpoint brings it.
+v3 projects the relative positions with the content's query and key (``share_att_key``). v2 may have two projections of
+its own for them; they have rows for each head and are cut with it. The table of relative positions is as wide as the
+layers and stays whole. The pooler belongs to the classifier, not to the encoder, and no checkpoint brings it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Layout: where a backbone keeps its query, key, value, output, up and down projections.
 
-One file in ``backbone/`` is one family's Layout. Paths are dotted, relative to the encoder (``model.base_model``), so that one
-Layout serves the bare encoder, the classifier and the masked-language model alike. A projection that several of the names share is
-fused: its rows are that many stacked blocks of equal height, in the order of the fields (ModernBERT's ``Wqkv``: query, key, value).
-A family whose attention keeps other things per head (MPNet's shared position bias) subclasses and overrides a hook at the bottom.
+One file in ``backbone/`` is one family's Layout. Paths are dotted, relative to the encoder (``model.base_model``), so
+that one Layout serves the bare encoder, the classifier and the masked-language model alike. A projection that several
+of the names share is fused: its rows are that many stacked blocks of equal height, in the order of the fields
+(ModernBERT's ``Wqkv``: query, key, value). A family whose attention keeps other things per head (MPNet's shared
+position bias) subclasses and overrides a hook at the bottom.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 # Families that no Layout can describe, and why.
 REFUSED = {
-    "albert": "its layers share one set of weights, so a head or neuron cut in one layer is cut in all of them and a mask for each layer "
-    "has no meaning",
+    "albert": "its layers share one set of weights, so a head or neuron cut in one layer is cut in all of them and a "
+    "mask for each layer has no meaning",
 }
 
 
@@ -55,7 +56,7 @@ class Layout:
         return encoder_of(model).get_submodule(self.word_embeddings)
 
     def sizes(self, config: Any) -> dict[str, int]:
-        """Heads and neurons of one layer of the dense model; transformers gives every config the name ``num_attention_heads``."""
+        """Heads and neurons of one layer of the dense model."""
         return {"heads": int(config.num_attention_heads), "neurons": int(getattr(config, self.neurons_setting))}
 
     def head_size(self, model: PreTrainedModel) -> int:
@@ -64,7 +65,7 @@ class Layout:
         return int(getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads)
 
     def rows_of(self, layer: Any) -> dict[str, tuple[str, int]]:
-        """The projections of ``layer`` whose rows belong to heads or neurons: path -> (group, number of stacked blocks)."""
+        """The projections whose rows belong to heads or neurons: path -> (group, number of stacked blocks)."""
         heads = (self.query, self.key, self.value, *(path for path in self.per_head if _has(layer, path)))
         neurons = (self.up, self.gate) if self.gate else (self.up,)
         groups = (("heads", heads), ("neurons", neurons))
@@ -88,7 +89,7 @@ class Layout:
         return {"heads": self.heads_of(model), "neurons": self.neurons_of(model)}
 
     def unit_weights(self, model: PreTrainedModel) -> dict[str, int]:
-        """Matrix weights that one head (q, k, v, o and what else has rows for it) and one neuron (up, down, perhaps gate) hold."""
+        """Matrix weights of one head (q, k, v, o, further projections) and of one neuron (up, down, gate)."""
         size, hidden = {"heads": self.head_size(model), "neurons": 1}, model.config.hidden_size
         matrices = dict.fromkeys(size, 1)  # the columns of o, of down
         for group, blocks in self.rows_of(self.layers_of(model)[0]).values():
@@ -96,10 +97,10 @@ class Layout:
         return {group: matrices[group] * hidden * size[group] for group in size}
 
     def matrices_of(self, model: PreTrainedModel) -> dict[str, Any]:
-        """The matrices that unstructured tickets mask, by name in the encoder: q, k, v, o, up, down of every layer, then the pooler's.
+        """The matrices that unstructured tickets mask, by name: q, k, v, o, up, down of every layer, then the pooler's.
 
-        73 modules in BERT-base; 72 where the classifier has no pooler; four a layer where projections are fused. Biases, embeddings,
-        norms and the classifier are never masked.
+        73 modules in BERT-base; 72 where the classifier has no pooler; four a layer where projections are fused.
+        Biases, embeddings, norms and the classifier are never masked.
         """
         found = {}
         for i, layer in enumerate(self.layers_of(model)):
@@ -113,7 +114,7 @@ class Layout:
         return found
 
     def place_of(self, matrix: str) -> tuple[int, str] | None:
-        """Where a matrix of ``matrices_of`` is: its layer, and ``attention`` or ``feedforward``; None for the pooler's."""
+        """The layer of a matrix, and ``attention`` or ``feedforward``; None for the pooler's."""
         if not matrix.startswith(f"{self.layers}."):
             return None
         layer, _, path = matrix.removeprefix(f"{self.layers}.").removesuffix(".weight").partition(".")
@@ -167,7 +168,7 @@ def layout_of(model: Any) -> Layout:
 
 
 def code_of_layout(model: Any) -> dict[str, str]:
-    """Of a family that another package describes, the hash of its file, by module (``registry.code_of``); nothing of ours."""
+    """The hash of the file that describes a plug-in's family, by module; empty for ours."""
     return BACKBONES.code(layout_of(model).family.replace("-", "_")) if has_layout(model) else {}
 
 

@@ -1,8 +1,9 @@
-"""ModernBERT (Warner et al. 2024): fused projections, a gated feed-forward layer, rotary positions, local and global attention in turns.
+"""ModernBERT (Warner et al. 2024): fused projections, a gated feed-forward layer, local and global attention.
 
-``Wqkv`` stacks the rows of query, key and value; ``Wi`` stacks the activated half and the gate. A head has rows in three blocks, a neuron
-in two, so a neuron holds three matrices' weights. Norms come before the projections and nothing has a bias unless the config says so.
-The classifier's ``head`` is the one that the masked-language model was pretrained with.
+``Wqkv`` stacks the rows of query, key and value; ``Wi`` stacks the activated half and the gate. A head has rows in
+three blocks, a neuron in two, so a neuron holds three matrices' weights. Norms come before the projections and nothing
+has a bias unless the config says so. The classifier's ``head`` is the one that the masked-language model was pretrained
+with.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""MPNet (Song et al. 2020): one relative position bias, computed by the encoder for every head and added in every layer.
+"""MPNet (Song et al. 2020): one relative position bias for every head, added in every layer.
 
-A layer that lost heads must read its own rows of that bias, so each of its attentions gets a small pre-hook that selects them. The
-hook is an object on the module: it is copied with the model, and the Ticket classes attach it again when they are built from a config.
+A layer that lost heads must read its own rows of that bias, so each of its attentions gets a small pre-hook that
+selects them. The hook is an object on the module: it is copied with the model, and the Ticket classes attach it again
+when they are built from a config.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 class SliceBias:
     """Selects the kept heads of the position bias, the third argument of the attention.
 
-    By slices, one a run of neighbours: no index tensor that would have to follow the model to its device or into a traced graph.
+    By slices, one a run of neighbours: no index tensor that would have to follow the model to its device or into a
+    traced graph.
     """
 
     def __init__(self, kept: list[int]) -> None:

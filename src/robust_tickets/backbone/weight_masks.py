@@ -1,10 +1,11 @@
 """Masks on single weights that stay exact: what is outside is zero, and training leaves it there.
 
-A mask is a boolean buffer on its linear module that no state dict holds. The weights outside are set to zero once, and their gradient is
-made zero in every backward pass: AdamW's moments stay zero, decay shrinks zero, so the weights stay exactly zero without another
-step; a forward pass costs nothing more. Gradient hooks do not travel with a copied tensor, module hooks do: so the module looks, before
-each forward pass, whether its weight still has the hook. Copies, moves between devices and changes of precision are safe for that. Only
-``torch.compile`` cannot look: a copy must have run once before it is compiled and trained (else saving it refuses what grew).
+A mask is a boolean buffer on its linear module that no state dict holds. The weights outside are set to zero once, and
+their gradient is made zero in every backward pass: AdamW's moments stay zero, decay shrinks zero, so the weights stay
+exactly zero without another step; a forward pass costs nothing more. Gradient hooks do not travel with a copied tensor,
+module hooks do: so the module looks, before each forward pass, whether its weight still has the hook. Copies, moves
+between devices and changes of precision are safe for that. Only ``torch.compile`` cannot look: a copy must have run
+once before it is compiled and trained (else saving it refuses what grew).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class KeepHook:
 
 
 def attach(model: PreTrainedModel, masks: Mapping[str, Tensor]) -> None:
-    """Mask these matrices of ``model`` in place, by their names in the encoder; a matrix that is masked already keeps the intersection."""
+    """Mask matrices of ``model`` in place, by name; one that is masked already keeps the intersection."""
     modules = layout_of(model).matrices_of(model)
     for name, mask in masks.items():
         module = modules[name]

@@ -1,19 +1,22 @@
 """Batches of a split: their order, the widths they are padded to, and a thread that makes them ahead.
 
-Rows are shuffled, cut into pools of some batches, sorted by length inside a pool and cut into batches, whose order is shuffled
-again: padding is rare, and every row comes exactly once an epoch. The order costs two integers a row; texts are read per batch. A
-token table changes neither the order nor a single number; ``widths`` adds padding, so that there are few shapes.
+Rows are shuffled, cut into pools of some batches, sorted by length inside a pool and cut into batches, whose order is
+shuffled again: padding is rare, and every row comes exactly once an epoch. The order costs two integers a row; texts
+are read per batch. A token table changes neither the order nor a single number; ``widths`` adds padding, so that there
+are few shapes.
 
-A view is another wording of each text (``View``). It is made and tokenised with its batch, by a generator of the seed, the epoch and the
-row: nothing is stored, and it depends neither on the batches before nor on how far ahead they are made.
+A view is another wording of each text (``View``). It is made and tokenised with its batch, by a generator of the seed,
+the epoch and the row: nothing is stored, and it depends neither on the batches before nor on how far ahead they are
+made.
 
-With a token table the widths are chosen from the data: ``best`` minimises the padded tokens of an epoch plus a price for each width,
-exactly, over the widths of a grid. Without one, nothing is known of the lengths: ``steps``. The time that a pass costs whatever its width
-is the same for all choices, so tokens are what is to be compared.
+With a token table the widths are chosen from the data: ``best`` minimises the padded tokens of an epoch plus a price
+for each width, exactly, over the widths of a grid. Without one, nothing is known of the lengths: ``steps``. The time
+that a pass costs whatever its width is the same for all choices, so tokens are what is to be compared.
 
-The thread sleeps while ``depth`` batches lie ready; the order is the source's. What goes wrong there is raised here, where the batch would
-have come. Closing the generator, or leaving it with any exception, stops the thread before anything else happens; whoever leaves a loop
-over it early closes it (``contextlib.closing``), for a traceback keeps it alive.
+The thread sleeps while ``depth`` batches lie ready; the order is the source's. What goes wrong there is raised here,
+where the batch would have come. Closing the generator, or leaving it with any exception, stops the thread before
+anything else happens; whoever leaves a loop over it early closes it (``contextlib.closing``), for a traceback keeps it
+alive.
 
 Pinning allocates memory through the driver from the thread: a graph captured meanwhile needs
 ``torch.cuda.graph(capture_error_mode="thread_local")``, for the default refuses what any thread does.
@@ -117,7 +120,7 @@ def steps(longest: int) -> tuple[int, ...]:
 
 
 def best(maxima: Any, rows: Any, longest: int, most: int = MOST, price: float = PRICE) -> tuple[int, ...]:
-    """At most ``most`` widths for batches with these longest rows and numbers of rows; each fits into one. ``longest``: the model's."""
+    """At most ``most`` widths for batches with these longest rows (``maxima``) and numbers of rows."""
     maxima, rows = np.asarray(maxima, dtype=np.int64), np.asarray(rows, dtype=np.int64)
     if most < 1 or price < 0:
         message = f"at least one width at a price of at least 0, got {most} and {price}"
@@ -134,8 +137,8 @@ def best(maxima: Any, rows: Any, longest: int, most: int = MOST, price: float = 
     count = np.bincount(at, weights=rows)
     held = np.concatenate([[0], np.cumsum(count)])
     toll = price * float(count @ grid)
-    # cost[j]: the least for the batches that fit into the first j widths of the grid, with k widths chosen; came[k][j]: how many of the
-    # grid the one before the k-th leaves behind, if the k-th is grid[j]
+    # cost[j]: the least for the batches that fit into the first j widths of the grid, with k widths chosen;
+    # came[k][j]: how many of the grid the one before the k-th leaves behind, if the k-th is grid[j]
     cost = np.concatenate([[0.0], np.full(len(grid), np.inf)])
     came, ends = [], []
     for _ in range(min(most, len(grid))):
@@ -169,8 +172,8 @@ PLAIN = "by characters, padded to the longest"  # without widths, and in every c
 class Batches:
     """``epoch(e)`` gives the batches of epoch ``e``.
 
-    ``order`` is "shuffled", "longest" (first), or "file", that of the released EarlyRobust code: a switch for comparison, not for use, as a
-    source sorted by class (IMDB) then shows one class only for half an epoch.
+    ``order`` is "shuffled", "longest" (first), or "file", that of the released EarlyRobust code: a switch for
+    comparison, not for use, as a source sorted by class (IMDB) then shows one class only for half an epoch.
     """
 
     split: Split
@@ -276,7 +279,7 @@ class _End:
 
 
 def prefetched(batches: Iterable[Batch], depth: int = DEPTH, pin: bool = False) -> Generator[Batch]:
-    """The same batches, up to ``depth`` of them made ahead; ``pin``: in memory that a GPU copies from without waiting."""
+    """The same batches, up to ``depth`` of them made ahead; ``pin``: in pinned memory."""
     if depth < 1:
         hint = "leave depth out"
         raise TicketsError(f"at least one batch is made ahead, got {depth}", hint=hint, code="batches.depth")
@@ -341,10 +344,11 @@ def batches_of(
 ) -> Batches:
     """Batches of the task's training split, as ``clf`` reads them: shuffled, or in the order of the file.
 
-    ``reads`` is how many batches the run will read: about an epoch of them, and the split is tokenised once and kept; fewer (or not known),
-    and texts are tokenised as they come, unless their tokens are kept already. ``widths`` pads to one of a few widths, not to the longest,
-    and in a long run sorts pools by tokens; so it is done on a GPU, whichever engine runs there, so that the eager one stays the others'
-    reference. A short run is not sorted by tokens even where they are kept: what it learns must not depend on who filled the cache before.
+    ``reads`` is how many batches the run will read: about an epoch of them, and the split is tokenised once and kept;
+    fewer (or not known), and texts are tokenised as they come, unless their tokens are kept already. ``widths`` pads to
+    one of a few widths, not to the longest, and in a long run sorts pools by tokens; so it is done on a GPU, whichever
+    engine runs there, so that the eager one stays the others' reference. A short run is not sorted by tokens even where
+    they are kept: what it learns must not depend on who filled the cache before.
     """
     from robust_tickets.data.arrow_tables import token_table
 

@@ -2,18 +2,22 @@
 
 Unlabelled text, for masked-language modelling: from a file, a folder, the Hub, or the texts of a task.
 
-A document is a line of a .txt file, a row of a table (the column ``text``, or the only one), a text or pair of a task. A corpus is read
-anew whenever it is asked for its texts, one at a time; its digest depends on what it holds, not on where that lies.
+A document is a line of a .txt file, a row of a table (the column ``text``, or the only one), a text or pair of a task.
+A corpus is read anew whenever it is asked for its texts, one at a time; its digest depends on what it holds, not on
+where that lies.
 
-Blocks of token ids from a corpus, and the same blocks with some words masked: what a masked-language model is trained on.
+Blocks of token ids from a corpus, and the same blocks with some words masked: what a masked-language model is trained
+on.
 
-Documents are tokenised without special tokens, each is followed by the separator, the stream is cut into pieces, and each piece becomes
-``[CLS] piece [SEP]``: a block of exactly ``block`` tokens, special ones included. The last, shorter piece is dropped. Blocks are made once,
-streaming, and kept in the user's cache under the hash of the texts, the tokenizer and the length; then they are memory-mapped.
+Documents are tokenised without special tokens, each is followed by the separator, the stream is cut into pieces, and
+each piece becomes ``[CLS] piece [SEP]``: a block of exactly ``block`` tokens, special ones included. The last, shorter
+piece is dropped. Blocks are made once, streaming, and kept in the user's cache under the hash of the texts, the
+tokenizer and the length; then they are memory-mapped.
 
-Of the tokens that are not special, each is chosen with ``probability``. Of the chosen, a share becomes the mask token, a share another
-word at random, and the rest stays as it is (BERT: 15 %, of which 80 / 10 / 10); the label of a chosen token is what it was, of any other
--100. Order and masks are functions of the seed, the epoch and the batch's number alone, so that a resumed run sees the same ones.
+Of the tokens that are not special, each is chosen with ``probability``. Of the chosen, a share becomes the mask token,
+a share another word at random, and the rest stays as it is (BERT: 15 %, of which 80 / 10 / 10); the label of a chosen
+token is what it was, of any other -100. Order and masks are functions of the seed, the epoch and the batch's number
+alone, so that a resumed run sees the same ones.
 """
 
 from __future__ import annotations
@@ -42,14 +46,17 @@ from robust_tickets.seeds import numpy_generator
 
 KNOWN = (".txt", *READERS)  # endings
 LONGEST = 2**20  # characters of a line; a longer one is read in pieces
-HOW = "corpus=FILE (.txt, one document a line; .jsonl, .csv, .tsv, .parquet), a folder of them, a Hub dataset (owner/name:config) or 'task'"
+HOW = (
+    "corpus=FILE (.txt, one document a line; .jsonl, .csv, .tsv, .parquet), a folder of them, "
+    "a Hub dataset (owner/name:config) or 'task'"
+)
 HUB = re.compile(r"((?:[\w.-]+/)?[\w.-]+)(?::([\w.-]+))?")
 Text = tuple[str, str]  # a text, or what is wrong with it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """``digest`` depends on the texts only; ``size``: about how many characters; ``texts()`` reads them anew, bad ones with a reason."""
+    """``digest`` depends on the texts only; ``size``: about how many characters; ``texts()`` reads them anew."""
 
     name: str
     digest: str
@@ -185,7 +192,7 @@ REASONS, MOST_REASONS = 3, 100  # why texts are left out: named, and counted apa
 
 @dataclass(frozen=True, kw_only=True)
 class MaskedBlocks:
-    """``epoch(e)`` gives the batches of epoch ``e``; ``blocks``: (count, tokens) ids, special tokens included, none padded."""
+    """``epoch(e)`` gives the batches of epoch ``e``; ``blocks``: (count, tokens) ids, special tokens included."""
 
     blocks: np.ndarray
     tokenizer: Any
@@ -203,7 +210,8 @@ class MaskedBlocks:
             raise TicketsError("the tokenizer has no mask token", hint=hint, code="mlm.mask_token")
         shares = min(self.masked, self.replaced) >= 0 and self.masked + self.replaced <= 1 + 1e-9
         if not 0 < self.probability < 1 or not shares:
-            message = f"masking {self.probability} of the tokens, with shares {self.masked} and {self.replaced}, is impossible"
+            found = f"{self.probability}, {self.masked} and {self.replaced}"
+            message = f"probability, masked and replaced are shares that add up, got {found}"
             raise TicketsError(message, hint="BERT's are 0.15, 0.8 and 0.1", code="mlm.shares")
 
     def __len__(self) -> int:

@@ -1,8 +1,9 @@
-"""A ticket put on a model: smaller shapes (``compact``, ``expand``), zeros (``zero_outside``), masks that training keeps (``apply``).
+"""A ticket put on a model: as smaller shapes (``compact``, ``expand``), zeros (``zero_outside``) or masks (``apply``).
 
-The three forms of a structured ticket give the same logits: the smaller model, the gated one (``gates.py``) and the dense one with zeros.
-All follow one list of cuts (``modeling.cuts``): rows of query, key, value, up and gate, columns of the two output projections. The
-original is never changed. Kept indices are stored counted in the dense model, so compacting twice composes.
+The three forms of a structured ticket give the same logits: the smaller model, the gated one (``gates.py``) and the
+dense one with zeros. All follow one list of cuts (``modeling.cuts``): rows of query, key, value, up and gate, columns
+of the two output projections. The original is never changed. Kept indices are stored counted in the dense model, so
+compacting twice composes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def compact(model: AnyModel, ticket: Ticket) -> AnyModel:
 
 
 def expand(model: AnyModel) -> AnyModel:
-    """A stock model of the dense shapes from a compact one: same logits, zeros where the ticket cut. A dense model gives a copy."""
+    """A stock model of the dense shapes from a compact one, with zeros where the ticket cut; same logits."""
     inner, layout = inner_of(model, "pruned")
     stock = stock_of(inner)
     tensors = {name: tensor.detach() for name, tensor in inner.state_dict().items()}
@@ -81,7 +82,7 @@ def zero_outside(model: AnyModel, ticket: Ticket) -> AnyModel:
 
 
 def apply(model: AnyModel, ticket: Ticket) -> AnyModel:
-    """A copy of ``model`` whose weights outside ``ticket`` are exactly zero and stay so through training, copies, saving and reloading."""
+    """A copy of ``model`` whose weights outside ``ticket`` are zero and stay so in training, copies and files."""
     expect_ticket(ticket)
     inner, layout = inner_of(model, "masked")
     masks = matching(inner, layout, ticket)
@@ -123,7 +124,7 @@ def _rewrapped(like: AnyModel, model: PreTrainedModel) -> AnyModel:
 
 
 def _masks(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """The masks of an unstructured ticket on ``model``, by the name of their weight in its state dict: they are cut like it."""
+    """The masks on ``model``, by the name of their weight in its state dict: they are cut like it."""
     return {f"{prefix_of(model)}{name}": mask for name, mask in masks_of(model).items()}
 
 

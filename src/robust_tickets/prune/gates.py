@@ -1,10 +1,11 @@
 """Gates: one coefficient per head and per neuron, multiplied into the two output projections of every layer.
 
-A head's coefficient multiplies its context vector before W_O, which equals multiplying its attention probabilities (EarlyRobust Eq. 3),
-so fast attention kernels stay usable; a neuron's multiplies its activation before W_D (Eq. 4). Both are done by scaling the columns of the
-projection's weight while it runs: x (W diag(c))^T = (x diag(c)) W^T. That costs no copy of the activations, and it keeps the product in
-float32: coefficients travel about 1 % in a search, and a bf16 activation times 0.998 is the same bf16 activation. The model's modules and
-state dict are left alone: the coefficients live here, in float32.
+A head's coefficient multiplies its context vector before W_O, which equals multiplying its attention probabilities
+(EarlyRobust Eq. 3), so fast attention kernels stay usable; a neuron's multiplies its activation before W_D (Eq. 4).
+Both are done by scaling the columns of the projection's weight while it runs: x (W diag(c))^T = (x diag(c)) W^T. That
+costs no copy of the activations, and it keeps the product in float32: coefficients travel about 1 % in a search, and a
+bf16 activation times 0.998 is the same bf16 activation. The model's modules and state dict are left alone: the
+coefficients live here, in float32.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class WeightOverride:
 
 
 class Gates(nn.Module):
-    """``with Gates(model):`` scales; ``heads`` and ``neurons`` hold one trainable vector per layer, ones at the start."""
+    """Trainable coefficients, one vector per layer, ones at the start; ``with Gates(model):`` scales."""
 
     def __init__(self, model: PreTrainedModel, layout: Layout | None = None) -> None:
         super().__init__()
@@ -144,7 +145,7 @@ class Scaled:
         return (self.master * spread(self.gate, self.master)).to(kind), None
 
     def parts(self, passed: Passed, known: None) -> Iterator[Part]:
-        """With y = W diag(c) x, x's gradient is c times what c's is made of: dc = sum(x dx) / c, so no product of W's size is needed.
+        """The gradients of y = W diag(c) x: dc = sum(x dx) / c, which needs no product of W's size.
 
         A coefficient of exactly 0 gets no gradient from the loss here; in a search they stay within some percent of 1.
         """

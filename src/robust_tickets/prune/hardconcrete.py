@@ -1,10 +1,10 @@
-"""HardConcrete: stochastic gates in [0, 1] on the weights of the encoder's matrices (Louizos et al., 2018), as RobustT learns them.
+"""HardConcrete: stochastic gates in [0, 1] on the encoder's matrices (Louizos et al., 2018), as RobustT learns them.
 
-A gate has one parameter, log alpha. In training ``s = sigmoid((logit u + log alpha) / beta)`` with u uniform, drawn anew in every forward
-pass; evaluated, ``s = sigmoid(log alpha)``; either way ``m = clip(s (zeta - gamma) + gamma, 0, 1)``, so that a gate is exactly 0 or 1 with
-positive probability. While a matrix's module runs, its weight is ``m * weight``. Numbers are RobustT's released code's: gamma -0.1,
-zeta 1.1, beta 2/3, u clamped to [1e-4, 1 - 1e-4], log alpha ln 5 at the start (evaluated, a gate is 0.9; sampled, 3.9 % are 0 and
-50.3 % are 1).
+A gate has one parameter, log alpha. In training ``s = sigmoid((logit u + log alpha) / beta)`` with u uniform, drawn
+anew in every forward pass; evaluated, ``s = sigmoid(log alpha)``; either way ``m = clip(s (zeta - gamma) + gamma, 0,
+1)``, so that a gate is exactly 0 or 1 with positive probability. While a matrix's module runs, its weight is ``m *
+weight``. Numbers are RobustT's released code's: gamma -0.1, zeta 1.1, beta 2/3, u clamped to [1e-4, 1 - 1e-4], log
+alpha ln 5 at the start (evaluated, a gate is 0.9; sampled, 3.9 % are 0 and 50.3 % are 1).
 
 What one gate covers (``granularity``):
 
@@ -16,9 +16,9 @@ What one gate covers (``granularity``):
 | "head"   | each head: its rows of query, key and value, its columns of output   | feed-forward, pooler  |
 | "neuron" | each feed-forward neuron: its row of up and its column of down       | attention, pooler     |
 
-A gate has one sample in a pass, for all the matrices that it covers and however often they run (DeBERTa projects words and positions with
-one matrix). Gates, their gradients and all arithmetic on them are float32 (or better) whatever the model's precision: the regulariser's
-gradient is 1e-10 a gate, which float16 rounds to zero.
+A gate has one sample in a pass, for all the matrices that it covers and however often they run (DeBERTa projects words
+and positions with one matrix). Gates, their gradients and all arithmetic on them are float32 (or better) whatever the
+model's precision: the regulariser's gradient is 1e-10 a gate, which float16 rounds to zero.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Normalisation = Literal["per_matrix", "global"]
 
 @dataclass(frozen=True)
 class Covered:
-    """How one matrix is covered: by which tensor of gates, along which axis (None: as it broadcasts), how many lines each."""
+    """How gates cover one matrix: which tensor, along which axis (None: it broadcasts), how many lines each."""
 
     name: str
     module: Any
@@ -75,7 +75,7 @@ class Covered:
 
 
 class HardConcrete(nn.Module):
-    """``with HardConcrete(model, generator=g):`` gates the model's matrices and freezes all its weights; ``train()`` samples."""
+    """``with HardConcrete(model, generator=g):`` gates the matrices and freezes the weights; ``train()`` samples."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class HardConcrete(nn.Module):
         self.detach()
 
     def working(self) -> dict[nn.Module, Working]:
-        """How each matrix is computed with in half precision; gates that cover more than one weight are left to the hooks."""
+        """The matrices that are gated without hooks in half precision: those with a gate per weight."""
         by_hand = self.granularity == "weight" and self.freeze
         return {entry.module: Drawn(self, entry) for entry in self._covered} if by_hand else {}
 
@@ -171,7 +171,8 @@ class HardConcrete(nn.Module):
                 whole: Tensor = evaluated(log_alpha) * weight
                 return whole.to(kind)
             if entry.gate not in self._drawn:
-                self._drawn[entry.gate] = _Sampled.apply(log_alpha, weight, self.generator, kind)  # type: ignore[no-untyped-call]
+                sample: Any = _Sampled.apply  # type: ignore[assignment]
+                self._drawn[entry.gate] = sample(log_alpha, weight, self.generator, kind)
             return self._drawn[entry.gate]
         if entry.gate not in self._drawn:
             self._drawn[entry.gate] = sampled(log_alpha, self.generator) if self.training else evaluated(log_alpha)
@@ -181,13 +182,14 @@ class HardConcrete(nn.Module):
     def regulariser(self, normalisation: Normalisation = "per_matrix") -> Tensor:
         """R: the expected share of open gates, P(m > 0).
 
-        ``per_matrix``: the mean over matrices of each one's mean, as in the released code; ``global``: the mean over all weights (Eq. 4).
+        ``per_matrix``: the mean over matrices of each one's mean, as in the released code; ``global``: the mean over
+        all weights (Eq. 4).
         """
         return _open(self.log_alpha) @ self._weights[normalisation]
 
     @torch.no_grad()
     def statistics(self) -> Tensor:
-        """R per matrix, R global, share of gates exactly 0 or 1 when evaluated, share below one half: four numbers on the device."""
+        """R per matrix, R global, shares of evaluated gates that are 0 or 1, and below one half; on the device."""
         means = _open(self.log_alpha)
         count = sum(p.numel() for p in self.log_alpha)
         exact = torch.stack([(p.abs() > EXACT).sum() for p in self.log_alpha]).sum() / count
@@ -201,7 +203,7 @@ class HardConcrete(nn.Module):
         return [p.detach().float().cpu().numpy().copy() for p in self.log_alpha]  # numpy() alone would alias on the CPU
 
     def scores(self) -> list[np.ndarray]:
-        """log alpha of every gated matrix at that matrix's shape; float32, read-only where one gate covers many weights."""
+        """log alpha of every gated matrix in its shape; float32, read-only where a gate covers many weights."""
         return [
             np.broadcast_to(
                 entry.spread(self.log_alpha[entry.gate].detach()).float().cpu().numpy().copy(),
@@ -262,7 +264,7 @@ def slope(total: Tensor, s: Tensor, weight: Tensor, gradient: Tensor, more: bool
 
 
 class _Sampled(torch.autograd.Function):
-    """``sampled(log_alpha) * weight`` for a gate per weight; between the passes it keeps s and nothing else of the weight's size."""
+    """``sampled(log_alpha) * weight`` for a gate per weight; keeps s alone between the passes."""
 
     @staticmethod
     def forward(ctx: Any, log_alpha: Tensor, weight: Tensor, generator: torch.Generator, kind: torch.dtype) -> Tensor:

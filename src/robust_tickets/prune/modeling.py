@@ -1,12 +1,13 @@
 """Pruned models that reload: config and model classes that keep fewer heads and neurons in each layer.
 
-``Ticket<Family>Config``, ``Ticket<Family>Model``, ``…ForSequenceClassification`` and ``…ForMaskedLM`` are made from the family's stock
-classes, found through transformers' auto mappings, so that a new backbone brings its own. A ticket class builds the stock model and then
-cuts its projections; on the meta device, where ``from_pretrained`` builds models, this costs nothing. No modelling code is forked and no
-remote code is needed.
+``Ticket<Family>Config``, ``Ticket<Family>Model``, ``…ForSequenceClassification`` and ``…ForMaskedLM`` are made from the
+family's stock classes, found through transformers' auto mappings, so that a new backbone brings its own. A ticket class
+builds the stock model and then cuts its projections; on the meta device, where ``from_pretrained`` builds models, this
+costs nothing. No modelling code is forked and no remote code is needed.
 
-``kept_heads`` and ``kept_neurons`` of a config hold, per layer, the kept indices counted in the dense model: enough to rebuild the uneven
-shapes and to expand them again. In config.json a layer is one text, ``"0-5,7,9-12"``; both forms are read.
+``kept_heads`` and ``kept_neurons`` of a config hold, per layer, the kept indices counted in the dense model: enough to
+rebuild the uneven shapes and to expand them again. In config.json a layer is one text, ``"0-5,7,9-12"``; both forms are
+read.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ def to_text(indices: Sequence[int]) -> str:
 
 
 def from_text(text: str, size: int) -> list[int]:
-    """The indices that ``to_text`` wrote; none may reach ``size``, so that no text asks for more memory than the model has."""
+    """The indices that ``to_text`` wrote, all below ``size``: no text asks for more memory than the model has."""
     indices: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -129,7 +130,7 @@ def _checked(group: str, kept: Any, layers: int, size: int) -> list[list[int]]:
 
 
 def convert(config: Any, config_class: Any, **changes: Any) -> Any:
-    """``config`` as another class of its family, with ``changes``; model type and the kept indices are those of the new class."""
+    """``config`` as another class of its family, with ``changes``."""
     own = ("model_type", "architectures", "transformers_version", "kept_heads", "kept_neurons", "loaded_by")
     values = {name: value for name, value in config.to_dict().items() if name not in own}
     new = config_class.from_dict({**values, **changes})
@@ -152,8 +153,8 @@ def cuts(
 ) -> Iterator[Cut]:
     """Every tensor of ``model`` that loses rows or columns when each layer keeps ``kept``.
 
-    The indices count units among ``of`` many in each layer: by default those that the model has now. A fused projection keeps the same
-    rows in each of its blocks.
+    The indices count units among ``of`` many in each layer: by default those that the model has now. A fused projection
+    keeps the same rows in each of its blocks.
     """
     of, prefix = of or layout.units_of(model), prefix_of(model)
     wide = {"heads": layout.head_size(model), "neurons": 1}

@@ -1,13 +1,14 @@
 """The two ablations of a ticket: without its weights, and without its structure.
 
-``reinitialise_inside`` ("w/o initialisation") makes the weights that the ticket keeps random; cut to the ticket afterwards, that is its
-structure with random weights. ``reinitialise_outside`` ("w/o structure") makes those random that the ticket removes; nothing is cut.
-Together they change each entry of the ticket's matrices exactly once.
+``reinitialise_inside`` ("w/o initialisation") makes the weights that the ticket keeps random; cut to the ticket
+afterwards, that is its structure with random weights. ``reinitialise_outside`` ("w/o structure") makes those random
+that the ticket removes; nothing is cut. Together they change each entry of the ticket's matrices exactly once.
 
-As in EarlyRobust's released code, the matrices of attention, feed-forward and pooler come from N(0, ``initializer_range``); embeddings,
-norms and the classifier stay as they are. Biases become 0 where the unit (inside: the whole layer) is random; an unstructured ticket
-masks no bias, so none is outside. The released "w/o structure" is not offered: it masks the wrong axis of query, key, value and output,
-writes zeros where the paper says random, and cuts the neurons all the same.
+As in EarlyRobust's released code, the matrices of attention, feed-forward and pooler come from N(0,
+``initializer_range``); embeddings, norms and the classifier stay as they are. Biases become 0 where the unit (inside:
+the whole layer) is random; an unstructured ticket masks no bias, so none is outside. The released "w/o structure" is
+not offered: it masks the wrong axis of query, key, value and output, writes zeros where the paper says random, and cuts
+the neurons all the same.
 """
 
 from __future__ import annotations

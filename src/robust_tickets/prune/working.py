@@ -1,7 +1,8 @@
 """Gated matrices in half precision: the gated working weight, and the gates' gradients from a backward pass.
 
-Hooks multiply gates into a weight under autograd, in every pass, and autograd then handles gradients of the weight's size one after the
-other. Where weight gradients are computed explicitly (``train.bf16``), so are those of the gates, and the hooks are off.
+Hooks multiply gates into a weight under autograd, in every pass, and autograd then handles gradients of the weight's
+size one after the other. Where weight gradients are computed explicitly (``train.bf16``), so are those of the gates,
+and the hooks are off.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Working(Protocol):
 
 @dataclass(frozen=True)
 class Passed:
-    """What went through a linear layer, as matrices of (tokens, width): its input, its output's gradient and its input's."""
+    """The input of a linear layer, its output's gradient and its input's, as matrices of (tokens, width)."""
 
     x: Tensor
     gradient: Tensor
@@ -86,7 +87,7 @@ _COMPILED: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def fused(function: Callable[..., Any], worth: bool) -> Callable[..., Any]:
-    """``function`` compiled, where that is ``worth`` it; a compiler that fails is reported once, and the function itself is used."""
+    """``function`` compiled, where that is ``worth`` it; itself where the compiler fails, reported once."""
     if not worth:
         return function
     if function not in _COMPILED:

@@ -1,6 +1,7 @@
 """Metrics of an evaluation and of an attack: percentages from 0 to 100, counts as integers.
 
-A number that has no meaning on its data (the success rate of an attack that attacked nothing) is ``None``, never 0 or NaN.
+A number that has no meaning on its data (the success rate of an attack that attacked nothing) is ``None``, never 0 or
+NaN.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def classification(
 ) -> dict[str, Any]:
     """Accuracy, macro-F1 and, per class, n, precision, recall and F1; percentages.
 
-    A class that was never predicted has precision 0, one that never occurs has recall 0. Macro-F1 is the mean over the classes that
-    occur among the labels or the predictions, so that an unused class of a label list does not halve it.
+    A class that was never predicted has precision 0, one that never occurs has recall 0. Macro-F1 is the mean over the
+    classes that occur among the labels or the predictions, so that an unused class of a label list does not halve it.
     """
     truth, guess = np.asarray(labels, dtype=np.int64).reshape(-1), np.asarray(predictions, dtype=np.int64).reshape(-1)
     check_paired(truth, guess)
@@ -52,7 +53,7 @@ def classification(
 
 
 def only_class(per_class: Sequence[Mapping[str, Any]]) -> int | None:
-    """The class that was predicted for every row, from ``per_class`` of ``classification``; ``None`` where there were several.
+    """The class predicted for every row, read from ``per_class``; ``None`` where there were several.
 
     Also ``None`` where all rows are of that class, and where no row is: then its precision and recall say nothing.
     """
@@ -66,10 +67,10 @@ def only_class(per_class: Sequence[Mapping[str, Any]]) -> int | None:
 def attack_metrics(
     *, successes: int, failures: int, skipped: int, unknown: int = 0, level: float = 0.95
 ) -> tuple[dict[str, float | None], dict[str, tuple[float, float]]]:
-    """Percentages of an attack and their Wilson intervals, as TextAttack counts, over the examples whose clean text was answered.
+    """Percentages of an attack and their Wilson intervals, counted as by TextAttack, without unanswered clean texts.
 
-    ``clean``: right before the attack; ``aua``: still right after it; ``suc``: turned, of those whose attack ended. An example whose
-    attack did not end is unknown: it counts as turned in ``aua``, as still right in ``aua_upper``.
+    ``clean``: right before the attack; ``aua``: still right after it; ``suc``: turned, of those whose attack ended. An
+    example whose attack did not end is unknown: it counts as turned in ``aua``, as still right in ``aua_upper``.
     """
     ended, n = successes + failures, successes + failures + skipped + unknown
     held = {"clean": ended + unknown, "aua": failures, "aua_upper": failures + unknown}

@@ -1,7 +1,7 @@
 """Training runs as the unit: an arm's summary, the comparison of two arms, families of claims, seeds against repeats.
 
-A run is one training with all that follows it, down to one number. Many examples attacked on one model say how good that model is, not
-how good its method is.
+A run is one training with all that follows it, down to one number. Many examples attacked on one model say how good
+that model is, not how good its method is.
 """
 
 from __future__ import annotations
@@ -79,10 +79,10 @@ class TrainedRun(Settings):
     def of_statuses(
         cls, statuses: Mapping[str, str], *, seed: int, repeat: int = 0, source: str = "", measure: Measure = "aua"
     ) -> TrainedRun:
-        """A run from an attack's status of each example (``{e.id: e.status for e in result.examples()}``), counted as the attack counts.
+        """A run from ``{e.id: e.status for e in result.examples()}``, counted as the attack counts.
 
-        Examples whose clean text was not answered are left out; for ``suc`` also those that were wrong before the attack, and those
-        whose attack did not end, which otherwise count as turned.
+        Examples whose clean text was not answered are left out; for ``suc`` also those that were wrong before the
+        attack, and those whose attack did not end, which otherwise count as turned.
         """
         one_of("measure", measure, COUNTED)
         for status in set(statuses.values()):
@@ -94,7 +94,7 @@ class TrainedRun(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class RunSet:
-    """The runs of one arm. Of each seed its repeat 0 is a unit, so that all seeds weigh alike; ``seed_spread`` alone reads the others."""
+    """The runs of one arm; repeat 0 of each seed is a unit, the others serve ``seed_spread`` alone."""
 
     name: str
     runs: tuple[TrainedRun, ...]
@@ -155,7 +155,7 @@ class RunSummary:
         return self.interval if self.n >= FEWEST_SHOWN else None
 
     def published_inside(self, value: float) -> bool | None:
-        """Whether a published number, the mean of ``further`` runs of others, lies where ours would; ``None``: the runs cannot say."""
+        """Whether a published mean of ``further`` runs lies where ours would; ``None``: too few runs."""
         if self.prediction is None or not self.enough:
             return None
         low, high = self.prediction
@@ -167,7 +167,8 @@ def summarise_runs(
 ) -> RunSummary:
     """Mean, spread and intervals over an arm's runs.
 
-    ``resamples=0`` leaves out the bootstrap over examples. ``further``: of how many runs the number to compare with is the mean.
+    ``resamples=0`` leaves out the bootstrap over examples. ``further``: of how many runs the number to compare with is
+    the mean.
     """
     values, bootstrap = unit_values(arm), None
     if resamples and arm.outcomes:
@@ -256,9 +257,9 @@ def compare_runs(
 ) -> RunComparison:
     """Compare two arms over their training runs: given as run sets, or as one number per run.
 
-    Runs are independent and not paired, whatever their seeds; ``mcnemar_exact`` is for two given models. With fewer than five runs in an
-    arm the verdict is "too few runs". ``seed`` is of the resampling; ``resamples=0`` leaves out the bootstrap over examples, which needs
-    the outcomes of all runs. For one claim among several see ``judge_family``.
+    Runs are independent and not paired, whatever their seeds; ``mcnemar_exact`` is for two given models. With fewer
+    than five runs in an arm the verdict is "too few runs". ``seed`` is of the resampling; ``resamples=0`` leaves out
+    the bootstrap over examples, which needs the outcomes of all runs. For one claim among several see ``judge_family``.
     """
     check_margin(margin)
     check_level(level)
@@ -297,11 +298,13 @@ def compare_runs(
 def judge_family(comparisons: Sequence[RunComparison], of: int | None = None) -> tuple[RunComparison, ...]:
     """The same comparisons as one family: p values adjusted by Holm, over those that have the runs for a claim.
 
-    ``of``: how many claims the family will have in the end, where some are still to be run; verdicts given now then hold.
+    ``of``: how many claims the family will have in the end, where some are still to be run; verdicts given now then
+    hold.
 
-    Assumes nothing about how the claims depend on each other. Differences and equivalences are adjusted separately, so that at level
-    95 % a family holds a false "different" in at most 5 of 100 cases, and a false "equivalent" in at most 5. Which comparisons form a
-    family is fixed beforehand, such as all claims of a table on one task. Those with too few runs have no adjusted values.
+    Assumes nothing about how the claims depend on each other. Differences and equivalences are adjusted separately, so
+    that at level 95 % a family holds a false "different" in at most 5 of 100 cases, and a false "equivalent" in at most
+    5. Which comparisons form a family is fixed beforehand, such as all claims of a table on one task. Those with too
+    few runs have no adjusted values.
     """
     levels = {comparison.level for comparison in comparisons}
     if len(levels) > 1:
@@ -323,7 +326,7 @@ def judge_family(comparisons: Sequence[RunComparison], of: int | None = None) ->
 
 
 def holm(values: Sequence[float], of: int | None = None) -> list[float]:
-    """p values adjusted for their number (Holm's step-down), in the given order. ``of``: the number with those to come."""
+    """p values adjusted for their number (Holm's step-down), in the given order; ``of``: with those to come."""
     adjusted, running = [0.0] * len(values), 0.0
     count = len(values) if of is None else of
     for rank, i in enumerate(sorted(range(len(values)), key=values.__getitem__)):
@@ -339,10 +342,10 @@ def _known_p(p: float | None) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class SeedSpread:
-    """Standard deviations, each with its interval: between seeds, and between repeats of one seed (pooled over the repeated seeds).
+    """Standard deviations between seeds, and between repeats of one seed (pooled), each with its interval.
 
-    ``share``: the part of the variance between seeds that repeats alone would explain, at most 1. Ranges are largest minus smallest; that
-    of repeats, the largest among the seeds.
+    ``share``: the part of the variance between seeds that repeats alone would explain, at most 1. Ranges are largest
+    minus smallest; that of repeats, the largest among the seeds.
     """
 
     name: str
@@ -361,8 +364,8 @@ class SeedSpread:
 def seed_spread(arm: RunSet, *, level: float = LEVEL) -> SeedSpread:
     """The spread between repeats of one seed beside that between seeds.
 
-    Assumes that repeats of every seed spread alike, and normal values for the intervals. ``None`` where nothing was repeated; no interval
-    where runs do not differ.
+    Assumes that repeats of every seed spread alike, and normal values for the intervals. ``None`` where nothing was
+    repeated; no interval where runs do not differ.
     """
     values = unit_values(arm)
     by_seed: dict[int, list[float]] = {}

@@ -1,8 +1,8 @@
-"""Intervals and tests over a few training runs (Student, Welch, equivalence) and over paired examples (Wilson, Newcombe, McNemar).
+"""Intervals and tests over training runs (Student, Welch, equivalence) and examples (Wilson, Newcombe, McNemar).
 
-A run's value is one number, in the unit of its measure; differences and margins are in the same unit. ``wilson`` and ``paired_interval``
-return fractions. Ends of an interval over runs are not cut at 0 or 100. What would need two runs that differ is ``None`` where there is
-one, or where all are equal: then nothing shows how noisy a run is.
+A run's value is one number, in the unit of its measure; differences and margins are in the same unit. ``wilson`` and
+``paired_interval`` return fractions. Ends of an interval over runs are not cut at 0 or 100. What would need two runs
+that differ is ``None`` where there is one, or where all are equal: then nothing shows how noisy a run is.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ class Welch:
     def equivalence_p(self, margin: float) -> float | None:
         """p that the means lie ``margin`` or more apart: the larger of two one-sided tests.
 
-        Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680. Below 5 % exactly where the 90 % interval of the
-        difference lies inside the margin.
+        Schuirmann (1987), Journal of Pharmacokinetics and Biopharmaceutics 15, 657-680. Below 5 % exactly where the 90
+        % interval of the difference lies inside the margin.
         """
         check_margin(margin)
         return None if self.error == 0 else _below(self.degrees, (abs(self.difference) - margin) / self.error)
 
 
 def mean_interval(values: Values, level: float = LEVEL) -> Interval | None:
-    """Interval of the mean over all runs that could be made so, on these examples (``two_level_interval``: on further ones too).
+    """Interval of the mean over further runs on these examples; ``two_level_interval``: on further examples too.
 
     Assumes runs that are independent and about normal around their mean.
     """
@@ -62,7 +62,7 @@ def mean_interval(values: Values, level: float = LEVEL) -> Interval | None:
 
 
 def prediction_interval(values: Values, level: float = LEVEL, further: int = 1) -> Interval | None:
-    """Where the mean of ``further`` more runs would fall, such as a published number: the mean of so many runs of others.
+    """Where the mean of ``further`` more runs would fall, such as a published number.
 
     Same assumptions as ``mean_interval``; for one run it depends more on the normal shape.
     """
@@ -73,7 +73,7 @@ def prediction_interval(values: Values, level: float = LEVEL, further: int = 1) 
 
 
 def deviation_interval(deviation: float, degrees: int, level: float = LEVEL) -> Interval:
-    """Interval of a standard deviation that was estimated with these degrees of freedom (chi-square; assumes normal values)."""
+    """Interval of a standard deviation with these degrees of freedom (chi-square; assumes normal values)."""
     check_level(level)
     from scipy.special import chdtri
 
@@ -86,8 +86,8 @@ def deviation_interval(deviation: float, degrees: int, level: float = LEVEL) -> 
 def welch(a: Values, b: Values) -> Welch | None:
     """Two arms of runs, whose spreads may differ; ``None`` where an arm has one run.
 
-    Assumes independent runs, about normal in each arm. Equal seeds are no pairs: another method draws other numbers from the same seed.
-    Satterthwaite's degrees of freedom.
+    Assumes independent runs, about normal in each arm. Equal seeds are no pairs: another method draws other numbers
+    from the same seed. Satterthwaite's degrees of freedom.
     """
     first, second = as_values(a), as_values(b)
     return _satterthwaite(first, second, (0.0, 0.0)) if min(first.size, second.size) > 1 else None
@@ -96,7 +96,7 @@ def welch(a: Values, b: Values) -> Welch | None:
 def predicted_difference(
     a: Values, b: Values, level: float = LEVEL, further: tuple[int, int] = (1, 1)
 ) -> Interval | None:
-    """Where the mean of so many further runs of ``a``, less that of so many of ``b``, would fall: for two numbers of a paper.
+    """Where the mean of further runs of ``a`` minus that of ``b`` would fall: for two numbers of a paper.
 
     As ``welch``, but each arm's variance counts 1/n + 1/k times, in the degrees of freedom too.
     """
@@ -198,7 +198,7 @@ def wilson(successes: int, n: int, level: float = LEVEL) -> Interval:
 
 
 def mcnemar_exact(a: Answers, b: Answers) -> float:
-    """Two-sided exact McNemar test on the same examples: p that ``a`` and ``b`` are right equally often; 1 when they never differ."""
+    """Two-sided exact McNemar test: p that ``a`` and ``b`` are right equally often; 1 when they never differ."""
     first, second = _paired(a, b)
     only_a, only_b = int((first & ~second).sum()), int((~first & second).sum())
     if only_a + only_b == 0:
@@ -209,9 +209,10 @@ def mcnemar_exact(a: Answers, b: Answers) -> float:
 
 
 def paired_interval(a: Answers, b: Answers, level: float = LEVEL) -> Interval:
-    """Interval of the difference of two proportions on the same examples, ``a`` minus ``b``: Newcombe's square-and-add of Wilson's.
+    """Interval of the difference of two paired proportions, ``a`` minus ``b``: Newcombe's square-and-add of Wilson's.
 
-    Method 10 of Newcombe (1998), Statistics in Medicine 17, 2635-2650. Unlike a bootstrap it has width where two arms never differ.
+    Method 10 of Newcombe (1998), Statistics in Medicine 17, 2635-2650. Unlike a bootstrap it has width where two arms
+    never differ.
     """
     first, second = _paired(a, b)
     n = int(first.size)

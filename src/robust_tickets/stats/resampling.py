@@ -38,11 +38,12 @@ def two_level_interval(
 ) -> Interval | None:
     """Interval, in percent, of an arm's mean for further runs on further examples; ``None`` for one run.
 
-    Runs are drawn with replacement, and so are examples: one draw of examples for all runs, since runs share what makes an example hard.
-    Runs may hold different examples; each counts its own. Percentile interval, not cut at 0 or 100. What the draw of runs moves is
-    stretched so that it alone would reach as far as Student's t for this number of runs; unstretched, five runs cover about 84 %
-    (Hesterberg 2015, The American Statistician 69, 371-386). Assumes independent runs and independent examples. Errs to the wide side:
-    what one run does on one example is drawn at both levels (Owen 2007, Annals of Applied Statistics 1, 386-411).
+    Runs are drawn with replacement, and so are examples: one draw of examples for all runs, since runs share what makes
+    an example hard. Runs may hold different examples; each counts its own. Percentile interval, not cut at 0 or 100.
+    What the draw of runs moves is stretched so that it alone would reach as far as Student's t for this number of runs;
+    unstretched, five runs cover about 84 % (Hesterberg 2015, The American Statistician 69, 371-386). Assumes
+    independent runs and independent examples. Errs to the wide side: what one run does on one example is drawn at both
+    levels (Owen 2007, Annals of Applied Statistics 1, 386-411).
     """
     if len(runs) < 2:
         return None
@@ -53,10 +54,10 @@ def two_level_interval(
 def two_level_difference(
     a: Sequence[Outcomes], b: Sequence[Outcomes], *, level: float = LEVEL, resamples: int = RESAMPLES, seed: int = 0
 ) -> Interval | None:
-    """Interval, in percentage points, of arm ``a`` minus arm ``b`` for further runs on further examples; ``None`` where one has one run.
+    """Interval, in points, of ``a`` minus ``b`` for further runs on further examples; ``None`` where one has one run.
 
-    As ``two_level_interval``: the arms' runs are drawn separately (equal seeds are no pairs), the examples together, so that what is
-    hard for both cancels. The stretch follows Welch's degrees of freedom.
+    As ``two_level_interval``: the arms' runs are drawn separately (equal seeds are no pairs), the examples together, so
+    that what is hard for both cancels. The stretch follows Welch's degrees of freedom.
     """
     found = welch([percent(run) for run in a], [percent(run) for run in b])
     if found is None:
@@ -68,11 +69,11 @@ def two_level_difference(
 
 
 def permutation_p(a: Values, b: Values, *, side: Side = "two-sided", seed: int = 0) -> float:
-    """p that the runs of two arms come from one distribution: the share of splits whose difference of means is at least as large.
+    """p that two arms come from one distribution: the share of splits whose means differ at least as much.
 
-    Exact, whatever the distribution, over all splits of the runs into arms of these sizes; beyond ``SPLITS``, over as many drawn ones,
-    the observed one among them. Assumes that under the null hypothesis the arms also spread alike. Its least value is 2 of 252 for five
-    runs against five, so within a large family it cannot replace Welch's test.
+    Exact, whatever the distribution, over all splits of the runs into arms of these sizes; beyond ``SPLITS``, over as
+    many drawn ones, the observed one among them. Assumes that under the null hypothesis the arms also spread alike. Its
+    least value is 2 of 252 for five runs against five, so within a large family it cannot replace Welch's test.
     """
     one_of("side", side, ("two-sided", "greater", "less"))
     first, second = as_values(a), as_values(b)
@@ -111,7 +112,7 @@ def _split_sums(pool: np.ndarray, n: int, seed: int) -> tuple[np.ndarray, int]:
 
 
 def _resampled(runs: Sequence[Outcomes], resamples: int, seed: int) -> tuple[np.ndarray, np.random.Generator]:
-    """Of each resample of the examples, the percentage of every run (resamples x runs); and the generator that draws the runs."""
+    """The percentage of every run in each resample of the examples, and the generator that draws the runs."""
     if resamples < 1000:
         message, hint = f"a bootstrap needs at least 1000 resamples, got {resamples}", f"{RESAMPLES} are usual"
         raise TicketsError(message, hint=hint, code="stats.resamples")
@@ -141,7 +142,8 @@ def _resampled(runs: Sequence[Outcomes], resamples: int, seed: int) -> tuple[np.
 def _arm_means(means: np.ndarray, generator: np.random.Generator, reach: float, level: float) -> np.ndarray:
     """Mean over the drawn runs of an arm (``means``: resamples x runs), stretched away from the mean over all of them.
 
-    Drawing n of n runs shows (n - 1) / n of their variance, and percentiles reach as far as a normal distribution, not ``reach``.
+    Drawing n of n runs shows (n - 1) / n of their variance, and percentiles reach as far as a normal distribution, not
+    ``reach``.
     """
     resamples, n = means.shape
     times = generator.multinomial(n, np.full(n, 1 / n), size=resamples)

@@ -1,7 +1,7 @@
-"""A ticket's files. ``ticket.safetensors``: bit-packed masks, and the scores of structured tickets. ``ticket.json``: all the rest.
+"""A ticket's files: ``ticket.safetensors`` (bit-packed masks, scores of units) and ``ticket.json`` (the rest).
 
-One score a weight is 32 times its mask: the scores of an unstructured ticket lie in ``scores.safetensors``, are read when first drawn
-from, and may be removed; what is left is a whole ticket that can be applied but not drawn from anew.
+One score a weight is 32 times its mask: the scores of an unstructured ticket lie in ``scores.safetensors``, are read
+when first drawn from, and may be removed; what is left is a whole ticket that can be applied but not drawn from anew.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ APART = "scores.safetensors"
 
 
 class StoredScores(Mapping[str, Group]):
-    """The scores of an unstructured ticket, still in their file. Reading checks the file against the hash that ticket.json holds."""
+    """The scores of an unstructured ticket, still in their file; reading checks the hash that ticket.json holds."""
 
     def __init__(self, path: Path, sha256: str, shapes: Sequence[tuple[int, ...]]) -> None:
         self.path, self.sha256, self.shapes = path, sha256, list(shapes)

@@ -1,8 +1,8 @@
 """Ticket, the value: masks drawn from scores, frozen and validated. Imports no torch and no transformers.
 
-A structured ticket has the groups ``heads`` and ``neurons``: per layer a mask (True = kept) and the scores it was drawn from. An
-unstructured one has the group ``weights``: per matrix a mask of its shape. The scores belong to the ticket, so that another sparsity is a
-new draw and not a new search. ``io.py`` has its files.
+A structured ticket has the groups ``heads`` and ``neurons``: per layer a mask (True = kept) and the scores it was drawn
+from. An unstructured one has the group ``weights``: per matrix a mask of its shape. The scores belong to the ticket, so
+that another sparsity is a new draw and not a new search. ``io.py`` has its files.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class Ticket:
         scope: WeightScope = "global",
         provenance: Mapping[str, Any] = MappingProxyType({}),
     ) -> Ticket:
-        """An unstructured ticket from one score per weight. ``names``: the keys of ``Layout.matrices_of``; ``scores`` in their shapes."""
+        """An unstructured ticket from one score per weight; ``names`` are those of ``Layout.matrices_of``."""
         whole = cls(
             kind="unstructured",
             family=family,
@@ -168,13 +168,15 @@ class Ticket:
         sparsity: float | None = None,
         scope: WeightScope | None = None,
     ) -> Ticket:
-        """Another sparsity from the same scores: ``heads``, ``neurons``, ``sparsity`` (unstructured tickets) are the fractions removed.
+        """Another draw from the same scores; ``heads``, ``neurons`` or ``sparsity`` are the fractions removed.
 
-        What is left out is as in the draw that made this ticket (``provenance["draw"]``); where none did, nothing is removed, the scope
-        is global and the rule exact. So ``draw(neurons=0.4)`` changes the neurons and removes the same heads.
+        What is left out is as in the draw that made this ticket (``provenance["draw"]``); where none did, nothing is
+        removed, the scope is global and the rule exact. So ``draw(neurons=0.4)`` changes the neurons and removes the
+        same heads.
 
-        ``round_to`` (8, 16 or 64; 1: off) brings the neurons of every layer to a multiple that matrix kernels like (``topk.rounded``):
-        the fraction removed is then nearly, not exactly, the one given; ``rounding`` reports the difference.
+        ``round_to`` (8, 16 or 64; 1: off) brings the neurons of every layer to a multiple that matrix kernels like
+        (``topk.rounded``): the fraction removed is then nearly, not exactly, the one given; ``rounding`` reports the
+        difference.
         """
         given: dict[str, Any] = {"heads": heads, "neurons": neurons, "sparsity": sparsity, "round_to": round_to}
         given |= {"head_scope": head_scope, "neuron_scope": neuron_scope, "rule": rule, "scope": scope}
@@ -202,7 +204,7 @@ class Ticket:
         return drawn if multiple == 1 else drawn.rounded_to(multiple, scope=how["neuron_scope"])
 
     def rounded_to(self, multiple: Multiple, *, scope: Scope = "global") -> Ticket:
-        """The neurons of every layer brought to a multiple (``topk.rounded``); noted in the provenance, with the count before."""
+        """The ticket with the neurons of every layer rounded to a multiple, which its provenance notes."""
         if self.kind != "structured" or "neurons" not in self.scores:
             message = f"round_to needs neurons with scores, this ticket has {', '.join(self.masks)}"
             raise TicketsError(message, hint="leave round_to out", code="ticket.round_to")
@@ -295,7 +297,7 @@ class Ticket:
         return partial(Ticket, **values), ()  # a proxy cannot be pickled
 
     def save(self, folder: str | Path) -> Path:
-        """Write ``ticket.safetensors`` and, last, ``ticket.json`` into ``folder``; an unstructured ticket's scores apart from both."""
+        """Write ``ticket.safetensors`` and, last, ``ticket.json`` into ``folder``."""
         return io.save(self, Path(folder))
 
     @classmethod
@@ -318,7 +320,8 @@ class ReadOnly(dict[str, Any]):
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise TypeError("a ticket's provenance cannot be changed")
 
-    __setitem__ = __delitem__ = __ior__ = clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
+    __setitem__ = __delitem__ = __ior__ = _refuse  # type: ignore[assignment]
+    clear = pop = popitem = setdefault = update = _refuse  # type: ignore[assignment]
 
     def __reduce__(self) -> Any:
         return read_only, (dict(self),)
@@ -332,7 +335,7 @@ def read_only(value: Any) -> Any:
 
 
 def frozen(groups: Mapping[str, Sequence[np.ndarray]], dtype: Any) -> Mapping[str, Group]:
-    """Copies that cannot be written to. What already is such a copy is shared: the scores of 85 million weights are 340 MB."""
+    """Read-only copies; what already is one is shared: the scores of 85 million weights are 340 MB."""
     made = {}
     for name, arrays in groups.items():
         copies = []
@@ -373,7 +376,7 @@ def kept_in(masks: Group) -> int:
 
 
 def rounding_of(note: Any, masks: Mapping[str, Group], unit_weights: Mapping[str, int]) -> str:
-    """The note that rounding leaves in a ticket's provenance, as a sentence; empty for none, and for what is no such note."""
+    """The note that rounding leaves in a ticket's provenance, as a sentence; empty for anything else."""
     match note:
         case {"round_to": int(multiple), "neurons": (int(before), int(after))}:
             weights = sum(kept_in(m) * unit_weights[g] for g, m in masks.items())

@@ -1,12 +1,13 @@
 """Scores to masks: exact top-k with ties by position, floors, rounding to multiples. numpy only.
 
-``draw`` keeps exactly ``N - floor(removed * N)`` units. Of equal scores the earlier layer's, then the lower index is kept: stable across
-machines, which a threshold on floats is not (coefficients travel about 1 % in a search and tie often). Every layer keeps at least
-``floor`` units: the best of each layer are reserved first, the rest of the budget goes to the best of the others, so the total stays
-exact (EarlyRobust's repair, without its re-computed threshold).
+``draw`` keeps exactly ``N - floor(removed * N)`` units. Of equal scores the earlier layer's, then the lower index is
+kept: stable across machines, which a threshold on floats is not (coefficients travel about 1 % in a search and tie
+often). Every layer keeps at least ``floor`` units: the best of each layer are reserved first, the rest of the budget
+goes to the best of the others, so the total stays exact (EarlyRobust's repair, without its re-computed threshold).
 
-``rounded`` brings the number that each layer keeps to a multiple that matrix kernels like. ``draw_weights`` draws single weights, without
-a floor: it partitions one float32 copy of the scores instead of sorting them (85 million take 0.5 GB and a few seconds).
+``rounded`` brings the number that each layer keeps to a multiple that matrix kernels like. ``draw_weights`` draws
+single weights, without a floor: it partitions one float32 copy of the scores instead of sorting them (85 million take
+0.5 GB and a few seconds).
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def removed_count(total: int, removed: float) -> int:
 def draw(
     scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global", floor: int = 1, rule: Rule = "exact"
 ) -> Group:
-    """Boolean masks (True = kept), one per layer, that remove the fraction ``removed`` of the units with the lowest scores."""
+    """Masks (True = kept), one per layer, that remove the fraction ``removed`` of the units with the lowest scores."""
     _check_fraction(removed)
     one_of("the scope of a draw", scope, get_args(Scope))
     one_of("the rule of a draw", rule, get_args(Rule))
@@ -89,9 +90,10 @@ def rounded(
 ) -> Group:
     """``masks`` with a multiple of ``multiple`` units kept in every layer, or all of its units; never none.
 
-    Each layer goes to the multiple below or above. In the global scope the layers with the largest remainders go up, as many of them as
-    bring the total closest to what it was; in the layer scope every layer goes to its nearest. Of two that are as near, the smaller. The
-    units added are the best of those that were out, the units dropped the worst of those that were in.
+    Each layer goes to the multiple below or above. In the global scope the layers with the largest remainders go up, as
+    many of them as bring the total closest to what it was; in the layer scope every layer goes to its nearest. Of two
+    that are as near, the smaller. The units added are the best of those that were out, the units dropped the worst of
+    those that were in.
     """
     one_of("the multiple that units are rounded to", multiple, get_args(Multiple))
     widths = [(int(np.count_nonzero(m)), len(m)) for m in masks]
@@ -121,7 +123,7 @@ def _round(widths: list[tuple[int, int]], multiple: int) -> list[int]:
 
 
 def draw_weights(scores: Sequence[np.ndarray], sparsity: float, *, scope: WeightScope = "global") -> Group:
-    """Boolean masks in the shapes of ``scores`` that remove the fraction ``sparsity`` of the weights with the lowest ones."""
+    """Masks in the shapes of ``scores`` that remove the fraction ``sparsity`` of the weights with the lowest ones."""
     _check_fraction(sparsity)
     one_of("the scope of a draw", scope, get_args(WeightScope))
     masks: list[np.ndarray] = []
@@ -132,7 +134,7 @@ def draw_weights(scores: Sequence[np.ndarray], sparsity: float, *, scope: Weight
 
 
 def keep_best(scores: Sequence[np.ndarray], keep: int) -> Group:
-    """Masks that keep exactly the ``keep`` highest of all scores together; of equal ones the earlier array's, then the lower index."""
+    """Masks that keep exactly the ``keep`` highest scores; of equal ones the earlier array's, then the lower index."""
     _check_finite(scores)
     total = sum(s.size for s in scores)
     if not 0 < keep < total:
