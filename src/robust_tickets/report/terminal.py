@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.attack.examples import how, short_of
@@ -12,12 +13,11 @@ from robust_tickets.report import format as numbers
 from robust_tickets.report.run_data import Run
 from robust_tickets.report.tables import (
     Cell,
-    Column,
     Row,
-    Table,
     attacked_table,
     models_table,
     plain,
+    plain_table,
     rich_table,
     to_terminal,
     wrapped,
@@ -122,33 +122,23 @@ def _chosen(result: Mapping[str, Any]) -> str:
     return f"{many}, {which}" + (f"; {short}" if short else "")
 
 
-def first(told: Mapping[str, Any]) -> list[str]:
-    """What stands before the numbers of a result, or of a cell of a replay."""
-    return [
-        flag
-        for one in FIRST
-        for flag, code in zip(told["flags"], told.get("flag_codes", ()), strict=False)
-        if code == one
-    ]
+def first(result: Mapping[str, Any]) -> list[str]:
+    """The flags that stand before the numbers of a result, or of a cell of a replay."""
+    pairs = list(zip(result["flags"], result.get("flag_codes", ()), strict=False))
+    return [flag for one in FIRST for flag, code in pairs if code == one]
 
 
 def attack_table(result: Mapping[str, Any]) -> RichTable:
     """One attack's result.json."""
     from rich.text import Text
 
-    cells = [
-        Cell(text=numbers.percent(result[name]), below=numbers.brief(result["intervals"].get(name)))
-        for name in ("clean", "aua", "suc")
-    ]
-    rest = (
-        numbers.count(result["queries"], 1),
-        numbers.percent(result["perturbed"]),
-        numbers.similarity(result.get("similarity")),
-    )
-    cells += [Cell(text=text) for text in rest]
-    titles = ("clean", "under\nattack", "attack\nwins", "queries", "words\nchanged", "similarity")
-    row, columns = Row(name=str(result["attack"]), cells=tuple(cells)), tuple(Column(title=title) for title in titles)
-    table = rich_table(Table(caption="", label="", first="attack", columns=columns, rows=(row,)), [row.name])
+    intervals = {name: numbers.brief(result["intervals"].get(name)) for name in ("clean", "aua", "suc")}
+    cells = [Cell(text=numbers.percent(result[name]), below=below) for name, below in intervals.items()]
+    changed, similar = numbers.percent(result["perturbed"]), numbers.similarity(result.get("similarity"))
+    cells += [Cell(text=text) for text in (numbers.count(result["queries"], 1), changed, similar)]
+    heads = ("attack", "clean", "under\nattack", "attack\nwins", "queries", "words\nchanged", "similarity")
+    row = Row(name=str(result["attack"]), cells=tuple(cells))
+    table = rich_table(replace(plain_table("", heads, ()), rows=(row,)), [row.name])
     table.columns[0].no_wrap = False  # a long name is folded, numbers never are
     table.title, table.title_justify = Text(clean("\n".join([*first(result), _chosen(result)]))), "left"
     flags = "; ".join(str(flag) for flag in result["flags"] if flag not in first(result))
