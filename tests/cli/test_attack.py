@@ -190,7 +190,7 @@ def test_an_onnx_file_of_others(capsys: Capture, tmp_path: Path) -> None:
     data, words = rows(tmp_path / "d.jsonl"), tmp_path / "words"
     foreign_tokenizer().save_pretrained(words)
     path = onnx_file(tmp_path / "m.onnx")
-    assert "which tokenizer" in attack(capsys, path, data, tmp_path / "a", code=2)["error"]["message"]
+    assert "no tokenizer" in attack(capsys, path, data, tmp_path / "a", code=2)["error"]["message"]
     flags = ["--tokenizer", str(words), "--labels", "bad,good"]
     result = attack(capsys, path, data, tmp_path / "a", *flags, "--max-length", "16")
     assert (result["errors"], result["model"]["max_length"], result["model"]["identity"]) == (0, 16, f"onnx:{path}")
