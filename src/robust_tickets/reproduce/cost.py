@@ -265,7 +265,7 @@ def search_seconds(search: Mapping[str, Any], size: Size, on: Device) -> float:
     row = _numbers().searches.get(name, _Search())
     given = _merged({"adversary": row.adversary} if row.adversary else {}, search)
     if row.rows is not None:
-        batch = given.get("batch_size", row.batch)
+        batch = given.get("batch_size", row.batch) or size.batch
         epoch = on.epoch(row.rows, row.tokens, batch, passes(given.get("adversary")))
     else:
         epoch = _epoch({"batch_size": row.batch, **given}, size, on)

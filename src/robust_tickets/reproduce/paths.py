@@ -73,7 +73,7 @@ class Paths:
         for name in reversed(CORPORA if "data" in folders else ()):
             if (folders["data"] / name).is_dir():
                 inside["corpus"] = folders["data"] / name
-        found = {name: path for name, path in inside.items() if path.exists()}
+        found: dict[str, Any] = {name: path for name, path in inside.items() if path.exists()}
         if encoder is not None:
             found["encoder"] = _there("encoder", encoder)
         return cls(data=folders.get("data"), models=folders.get("models"), subset=subset, **found)
