@@ -8,7 +8,7 @@ from typing import Any
 
 from robust_tickets.config import digest
 from robust_tickets.reproduce.claims import Goal, goals
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Attacked, Outcome, write
 
 N = 200
@@ -35,7 +35,7 @@ def made(
     """``held``: by attack, how many of 200 examples; a name that ends in -confirm is on ``test``. ``right``: how many before it."""
     attacks = tuple(attacked(name, count, right) for name, count in (held or {}).items())
     return Outcome(
-        unit=Unit(task=task, arm=arm, seed=seed, repeat=repeat),
+        unit=Job(task=task, arm=arm, seed=seed, repeat=repeat),
         config={"seed": seed, "train": {"epochs": 10, "seed": seed}, **(config or {})},
         inputs={},
         env={"device": "a GPU"},

@@ -14,7 +14,7 @@ import numpy as np
 
 from fake_run import SENTENCES
 from robust_tickets.config import digest
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Attacked, Outcome, write
 
 N = 240
@@ -39,13 +39,13 @@ def outcomes(
             for repeat in range(repeats if seed == 0 else 1):
                 write(
                     folder,
-                    outcome(Unit(task="sst2", arm=arm, seed=seed, repeat=repeat), hardness, texts),
+                    outcome(Job(task="sst2", arm=arm, seed=seed, repeat=repeat), hardness, texts),
                     {digest(list(IDS)): IDS},
                 )
     return folder
 
 
-def outcome(unit: Unit, hardness: np.ndarray, texts: Any = SENTENCES) -> Outcome:
+def outcome(unit: Job, hardness: np.ndarray, texts: Any = SENTENCES) -> Outcome:
     """One of them."""
     place = list(ARMS).index(unit.arm)
     generator = np.random.default_rng([place, unit.seed, unit.repeat])

@@ -10,7 +10,7 @@ import numpy as np
 
 import outcomes
 from robust_tickets.reproduce.arms import Row
-from robust_tickets.reproduce.job import BERT, Unit
+from robust_tickets.reproduce.job import BERT, Job
 from robust_tickets.reproduce.outcome import Outcome
 
 HARDNESS = np.random.default_rng(8).random(outcomes.N)
@@ -25,8 +25,8 @@ def run(
     arm: str, task: str = "sst2", seed: int = 0, *, base: str = "earlyrobust", held: float | None = None, **changed: Any
 ) -> Outcome:
     """A run of ``base`` under another name; ``held`` is the share that the attacks leave, its clean accuracy a little more than usual."""
-    unit = Unit(task=task, arm=arm, seed=seed)
-    made = outcomes.outcome(Unit(task="sst2", arm=base, seed=seed), HARDNESS)
+    unit = Job(task=task, arm=arm, seed=seed)
+    made = outcomes.outcome(Job(task="sst2", arm=base, seed=seed), HARDNESS)
     attacks = (
         made.attacks
         if held is None

@@ -15,7 +15,7 @@ from calling import tickets
 from jobs import jobs_here as jobs_here
 from robust_tickets.cli.main import main
 from robust_tickets.cli.reproduce import _failed
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import read_all, ticket_of
 from robust_tickets.reproduce.published import cells
 from robust_tickets.reproduce.runner import Summary
@@ -301,7 +301,7 @@ def test_a_failed_run_is_passed_over_and_told(capsys: pytest.CaptureFixture[str]
 
 
 def test_many_runs_that_failed_for_one_reason_are_one_line() -> None:
-    units = [Unit(task="sst2", arm="finetune", seed=seed) for seed in range(5)]
+    units = [Job(task="sst2", arm="finetune", seed=seed) for seed in range(5)]
     why = {unit.id: "no rows\n  hint: give --data" for unit in units[:3]} | {unit.id: "no memory" for unit in units[3:]}
     assert _failed(Summary(failed=tuple(units), why=why)) == [
         f"failed: {units[0].id} and 2 others: no rows; give --data",

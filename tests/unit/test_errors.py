@@ -15,9 +15,6 @@ from robust_tickets.errors import DamagedError, TicketsError
 ROOT = Path(robust_tickets.__file__).parent
 CODED = (
     "",
-    "attack/constraints",
-    "attack/recipes",
-    "attack/transforms",
     "adversary",
     "backbone",
     "classifier",
@@ -26,6 +23,7 @@ CODED = (
     "experiment",
     "prune",
     "report",
+    "reproduce",
     "resources",
     "stats",
     "ticket",

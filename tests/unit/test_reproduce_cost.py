@@ -15,7 +15,7 @@ from judging import made as judged
 from robust_tickets.registry import ADVERSARIES, METHODS
 from robust_tickets.reproduce.arms import arm, arms, tree
 from robust_tickets.reproduce.cost import TOKENS, Device, cost, device, passes, pieces, search_seconds, size_of, work
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.paths import LEAST, Paths, rows_of, share_of
 from robust_tickets.reproduce.plan import campaign, plan
@@ -56,7 +56,7 @@ def test_passes_are_those_of_the_adversary(name: str) -> None:
 )
 def test_work_is_in_plain_epochs_of_the_whole_model(arm: str, kept: float, epochs: float) -> None:
     outcome = judged("finetune", flops_per_example=4e9 * kept, dense_flops_per_example=4e9)
-    assert work(replace(outcome, unit=Unit(task="sst2", arm=arm))) == pytest.approx(epochs, rel=1e-3)
+    assert work(replace(outcome, unit=Job(task="sst2", arm=arm))) == pytest.approx(epochs, rel=1e-3)
     assert work(judged("random")) == pytest.approx(10.0), "whose size was not kept"
     assert work(judged("of-another-version")) is None
     assert work(judged("finetune", task="another")) is None
@@ -79,7 +79,7 @@ def test_work_is_in_plain_epochs_of_the_whole_model(arm: str, kept: float, epoch
 def test_a_search_that_was_run_counts_what_it_ran(arm: str, told: Any, searching: float) -> None:
     """The rest is the training, which is the same."""
     outcome = replace(
-        judged("finetune", flops_per_example=3e9, dense_flops_per_example=4e9), unit=Unit(task="sst2", arm=arm)
+        judged("finetune", flops_per_example=3e9, dense_flops_per_example=4e9), unit=Job(task="sst2", arm=arm)
     )
     ran = work(replace(outcome, traces={"distances": {"stopped_at": told}}))
     (training,) = [piece.seconds for piece in pieces(outcome.unit, (), TOKENS) if piece.kind == "train"]
@@ -121,7 +121,7 @@ def test_an_arm_costs_what_its_recipe_says(name: str) -> None:
     """Rows of a plain step, from the resolved recipe, against the arithmetic that loads nothing."""
     from robust_tickets.experiment.recipe import resolve
 
-    unit = Unit(task="sst2", arm=name)
+    unit = Job(task="sst2", arm=name)
     recipe = resolve(name, tree(unit, settings(unit, cuda=False), ()), [arm(name).arm])
     (made,) = recipe.arms
     told = {piece.kind: piece.seconds for piece in pieces(unit, (), PLAIN)}
@@ -147,7 +147,7 @@ def test_a_search_that_changes_its_adversary_has_its_passes() -> None:
             {"name": name}, sizes, PLAIN
         )
     whole, released = (
-        next(pieces(Unit(task="sst2", arm="earlyrobust_whole", flavour=flavour), (), PLAIN)).seconds
+        next(pieces(Job(task="sst2", arm="earlyrobust_whole", flavour=flavour), (), PLAIN)).seconds
         for flavour in ("corrected", "as-released")
     )
     assert whole == pytest.approx(released)
@@ -157,7 +157,7 @@ def test_campaign_d_searches_whole_epochs_for_one_figure() -> None:
     units = campaign("D", Paths(counted=True)).units
     assert [unit.seed for unit in units if unit.arm == "earlyrobust_whole"] == [0, 1, 2]
     (whole,), (half,) = (
-        pieces(Unit(task="sst2", arm=name), (), GPU, train=False) for name in ("earlyrobust_whole", "earlyrobust")
+        pieces(Job(task="sst2", arm=name), (), GPU, train=False) for name in ("earlyrobust_whole", "earlyrobust")
     )
     assert whole.seconds - GPU.start == pytest.approx(2 * (half.seconds - GPU.start))
     assert whole.key != half.key
@@ -169,7 +169,7 @@ def test_a_search_has_the_batches_that_its_recipe_says(name: str) -> None:
 
     per_update = replace(PLAIN, update=1.0, token=0.0)
     for task in ("sst2", "imdb"):
-        unit = Unit(task=task, arm=name)
+        unit = Job(task=task, arm=name)
         made = tree(unit, settings(unit, cuda=False))
         recipe = resolve(name, Paths(corpus=Path("texts")).placed(made), [arm(name).arm])
         told = {**made["search"], "batch_size": recipe.arms[0].search.batch_size}
@@ -180,16 +180,16 @@ def test_a_search_has_the_batches_that_its_recipe_says(name: str) -> None:
 
 def test_estimates_are_near_what_was_measured() -> None:
     """Seconds on an H200: fine-tuning 69 for nine tenths of the rows, the search 21 there, TextFooler 8.0 on a copy in few bits."""
-    (search, train) = pieces(Unit(task="sst2", arm="earlyrobust"), (), GPU)
+    (search, train) = pieces(Job(task="sst2", arm="earlyrobust"), (), GPU)
     assert 21 <= search.seconds <= 35
     assert 77 <= train.seconds <= 115
-    (freelb,) = pieces(Unit(task="sst2", arm="freelb"), (), GPU)
+    (freelb,) = pieces(Job(task="sst2", arm="freelb"), (), GPU)
     assert 2105 * 10 * 0.0148 <= freelb.seconds <= 1.3 * 2105 * 10 * 0.0148
-    (imdb,) = pieces(Unit(task="imdb", arm="finetune"), (), GPU)
+    (imdb,) = pieces(Job(task="imdb", arm="finetune"), (), GPU)
     assert 161 <= imdb.seconds <= 210
 
     def seconds(name: str) -> float:
-        _, one = pieces(Unit(task="sst2", arm="finetune"), [attack("sst2", name)], GPU)
+        _, one = pieces(Job(task="sst2", arm="finetune"), [attack("sst2", name)], GPU)
         return one.seconds
 
     assert 8.0 <= seconds("textfooler-substitute") <= 16
@@ -201,7 +201,7 @@ def test_estimates_are_near_what_was_measured() -> None:
 def test_imp_has_the_rounds_of_its_task(task: str) -> None:
     from robust_tickets.experiment.recipe import resolve
 
-    unit = Unit(task=task, arm="imp")
+    unit = Job(task=task, arm="imp")
     (made,) = resolve("imp", tree(unit, settings(unit, cuda=False)), ["imp"]).arms
     sizes = size_of(task)
     per_row = replace(PLAIN, token=1 / sizes.tokens)
@@ -212,7 +212,7 @@ def test_imp_has_the_rounds_of_its_task(task: str) -> None:
 
 def test_a_sentence_encoder_takes_its_time() -> None:
     def seconds(name: str) -> float:
-        return list(pieces(Unit(task="sst2", arm="finetune"), [attack("sst2", name)], GPU))[-1].seconds
+        return list(pieces(Job(task="sst2", arm="finetune"), [attack("sst2", name)], GPU))[-1].seconds
 
     assert 15 <= seconds("textfooler-substitute-encoder50") <= 30  # 16 to 19 beside other processes
     for words in ("real", "substitute"):
@@ -222,7 +222,7 @@ def test_a_sentence_encoder_takes_its_time() -> None:
 @pytest.mark.parametrize("name", list(arms()))
 def test_every_arm_has_a_cost(name: str) -> None:
     for task in ("sst2", "imdb"):
-        found = list(pieces(Unit(task=task, arm=name), (), GPU))
+        found = list(pieces(Job(task=task, arm=name), (), GPU))
         assert [piece.kind for piece in found].count("train") == 1
         assert all(piece.seconds >= 0 for piece in found)
 
@@ -270,7 +270,7 @@ def test_folders_are_looked_at_for_their_sizes(tmp_path: Path) -> None:
     assert rows_of(here, "imdb") == rows_of(Paths(), "sst2") == {}
     assert share_of(here, "bert-base-uncased") == LEAST
     assert share_of(here, "roberta-base") == share_of(Paths(), "bert-base-uncased") == 1
-    unit = Unit(task="sst2", arm="finetune")
+    unit = Job(task="sst2", arm="finetune")
     (whole,), (part,) = pieces(unit, (), GPU), pieces(unit, (), GPU, here)
     assert part.seconds - GPU.start == pytest.approx((whole.seconds - GPU.start) * LEAST * 640 / 67349)
     bert = {"num_hidden_layers": 12, "hidden_size": 768, "intermediate_size": 3072}

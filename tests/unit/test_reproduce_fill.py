@@ -20,7 +20,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce import tables as tell
 from robust_tickets.reproduce.aggregate import Wanted, read_runs
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.papers import table as shown
 from robust_tickets.reproduce.paths import Paths
@@ -41,7 +41,7 @@ def test_a_cell_is_the_mean_over_runs_beside_the_published_number(tmp_path: Path
     assert cell.ours is not None
     assert (cell.ours.mean, cell.ours.n, cell.ours.values) == (pytest.approx(np.mean(values)), 5, tuple(values))
     assert cell.ours.prediction == pytest.approx(prediction_interval(values))
-    assert cell.ours.units == tuple(Unit(task="sst2", arm="finetune", seed=s).id for s in range(5))
+    assert cell.ours.units == tuple(Job(task="sst2", arm="finetune", seed=s).id for s in range(5))
     assert (
         cell.published
         == published.cells("ER-T1", task="sst2", row="Fine-tune", metric="aua", attack="textfooler")[0].value
@@ -273,7 +273,7 @@ def test_masked_weights_do_not_count_as_parameters() -> None:
 
 
 def test_a_plan_s_cells_are_filled_as_the_table_s_are() -> None:
-    units = tuple(Unit(task="sst2", arm="finetune", seed=s) for s in range(5))
+    units = tuple(Job(task="sst2", arm="finetune", seed=s) for s in range(5))
     shared: dict[str, Any] = {
         "row": "Fine-tune",
         "task": "sst2",

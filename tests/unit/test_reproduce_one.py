@@ -19,7 +19,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.experiment import execute, runner
 from robust_tickets.reproduce import gather, outcome
 from robust_tickets.reproduce import worker as house
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, place, read, read_all
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
@@ -29,11 +29,11 @@ from robust_tickets.stages import Stage
 from robust_tickets.train.evaluate import evaluate
 from small_world import small_world
 
-PLAIN, TICKET = Unit(task="sst2", arm="finetune"), Unit(task="sst2", arm="earlyrobust")
+PLAIN, TICKET = Job(task="sst2", arm="finetune"), Job(task="sst2", arm="earlyrobust")
 BUGS, SWAPS = (attack("sst2", name) for name in ("deepwordbug", "pwws"))
 
 
-def asked(unit: Unit, attacks: Any, paths: Paths, store: Path, results: Path, **more: Any) -> Request:
+def asked(unit: Job, attacks: Any, paths: Paths, store: Path, results: Path, **more: Any) -> Request:
     return Request(unit=unit, attacks=tuple(attacks), paths=paths, store=store, results=results, **more)
 
 
@@ -325,7 +325,7 @@ def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path
 
 def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: Paths) -> None:
     """A place may lie elsewhere; the paper's text and what stands in for it are two."""
-    unit, known = Unit(task="sst2", arm="orticket"), found(TICKET, world / "results")
+    unit, known = Job(task="sst2", arm="orticket"), found(TICKET, world / "results")
     assert known is not None
     assert places.data is not None
     now, before = (
@@ -346,7 +346,7 @@ def test_repeats_of_a_seed_share_no_stage(places: Paths, tmp_path: Path, counted
 
 def test_a_task_that_is_searched_on_lies_beside_the_others(places: Paths) -> None:
     corpus = replace(places, corpus=places.data)
-    other = Unit(task="sst2", arm="searched_on_imdb")
+    other = Job(task="sst2", arm="searched_on_imdb")
     origin: Any = recipe_of(other, [], corpus).arms[0].origin
     assert origin.searched_on.data == f"{places.data}/imdb"
     assert (

@@ -13,21 +13,21 @@ from hypothesis import strategies as st
 
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of, place, read, read_all, write
 from robust_tickets.reproduce.published import toml
 
 IDS = ("a", "b", "c", "d")
 
 
-def outcome(unit: Unit | None = None, statuses: str = "ffsk") -> Outcome:
+def outcome(unit: Job | None = None, statuses: str = "ffsk") -> Outcome:
     attacked = Attacked(
         name="textfooler-real", recipe="TextFooler", digest="0" * 64, split="validation", examples=digest(list(IDS)), statuses=statuses,
         queries=(10, 20, 30, 1), resources={"vectors": {"name": "real", "substitute": False}}, substitutes=(), flags=("small",),
         texts=({"id": "c", "label": 1, "original": ["good"], "perturbed": ["fine"]},),
     )  # fmt: skip
     return Outcome(
-        unit=unit or Unit(task="sst2", arm="finetune"), config={"epochs": 10, "lr": 2e-5}, inputs={"task": "t"}, env={"device": "cpu"},
+        unit=unit or Job(task="sst2", arm="finetune"), config={"epochs": 10, "lr": 2e-5}, inputs={"task": "t"}, env={"device": "cpu"},
         clean={"accuracy": 75.0, "n": 4}, cost={"train_seconds": 1.5}, attacks=(attacked,), traces={"distances": [[0.0, 0.5], [0.5, 0.0]]},
     )  # fmt: skip
 
@@ -131,13 +131,13 @@ def test_a_file_that_cannot_be_read_is_told_by_its_path(
 def test_one_model_is_no_run_of_two_seeds(tmp_path: Path) -> None:
     """A repeat may end with the same weights, and another arm is another run."""
     units = [
-        Unit(task="sst2", arm=arm, seed=0, repeat=repeat)
+        Job(task="sst2", arm=arm, seed=0, repeat=repeat)
         for arm, repeat in (("finetune", 0), ("finetune", 1), ("random", 0))
     ]
     for unit in units:
         write(tmp_path, replace(outcome(unit), inputs={"trained": "0" * 64}), {})
     assert len(read_all(tmp_path)) == 3
-    write(tmp_path, replace(outcome(Unit(task="sst2", arm="finetune", seed=7)), inputs={"trained": "0" * 64}), {})
+    write(tmp_path, replace(outcome(Job(task="sst2", arm="finetune", seed=7)), inputs={"trained": "0" * 64}), {})
     with pytest.raises(TicketsError, match=r"seed-0 and .*seed-7 hold one trained model"):
         read_all(tmp_path)
 
@@ -162,7 +162,7 @@ def test_a_status_that_its_text_contradicts_is_refused(tmp_path: Path) -> None:
 def test_a_file_lies_where_its_unit_says(tmp_path: Path) -> None:
     path = write(tmp_path, outcome(), {digest(list(IDS)): IDS})
     path.rename(path.with_name("seed-1.json"))
-    with pytest.raises(TicketsError, match="holds the unit"):
+    with pytest.raises(TicketsError, match="holds the job"):
         read_all(tmp_path)
 
 
@@ -174,7 +174,7 @@ def test_measures_are_counted_as_attacks_count() -> None:
         pytest.approx(100 / 3),
     )
     assert attacked.mean_queries == 20.0
-    run = attacked.run(Unit(task="sst2", arm="x", seed=3, repeat=1), IDS)
+    run = attacked.run(Job(task="sst2", arm="x", seed=3, repeat=1), IDS)
     assert (run.value, run.seed, run.repeat, dict(run.outcomes or {})) == (
         50.0,
         3,
@@ -192,8 +192,8 @@ def test_measures_are_counted_as_attacks_count() -> None:
     st.sampled_from(["a", "b-1.0_x"]),
 )
 def test_an_id_names_one_unit(seed: int, repeat: int, flavour: str, arm: str) -> None:
-    unit = Unit(task="ag_news", arm=arm, flavour=flavour, seed=seed, repeat=repeat)  # type: ignore[arg-type]
-    assert Unit.of_id(unit.id) == unit
+    unit = Job(task="ag_news", arm=arm, flavour=flavour, seed=seed, repeat=repeat)  # type: ignore[arg-type]
+    assert Job.of_id(unit.id) == unit
     assert (
         place(Path("r"), unit)
         .relative_to("r/units")
@@ -214,4 +214,4 @@ def test_an_id_names_one_unit(seed: int, repeat: int, flavour: str, arm: str) ->
 )
 def test_what_is_no_unit_is_refused(bad: str) -> None:
     with pytest.raises(TicketsError):
-        Unit.of_id(bad)
+        Job.of_id(bad)

@@ -12,12 +12,12 @@ import pytest
 from judging import made
 from robust_tickets.config import Said
 from robust_tickets.errors import TicketsError
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import foreign
 from robust_tickets.reproduce.paths import CALLED, ROLES, Paths, _weights, missing
 from robust_tickets.reproduce.protocol import attack, attacks
 
-UNIT = Unit(task="sst2", arm="finetune")
+UNIT = Job(task="sst2", arm="finetune")
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_what_lies_where_it_usually_does_is_found(home: Path) -> None:
 def test_the_paper_s_own_text_comes_before_what_stands_in_for_it(home: Path) -> None:
     (home / "data/wikitext-2-raw-v1").mkdir()
     assert found(home).corpus == home / "data/wikitext-2-raw-v1"
-    without = missing(Paths.find(data=home / "models"), Unit(task="sst2", arm="orticket"))
+    without = missing(Paths.find(data=home / "models"), Job(task="sst2", arm="orticket"))
     assert "wikitext-2-raw-v1/ (the paper's) or wiki_en/" in without[-1]
 
 
@@ -94,19 +94,19 @@ def test_nothing_is_missing_where_all_is_there(home: Path) -> None:
 
 def test_what_is_missing_is_told_with_how_to_supply_it(home: Path) -> None:
     places = replace(found(home), subset=True)
-    (told,) = missing(places, Unit(task="sst2", arm="finetune", backbone="roberta-base"))
+    (told,) = missing(places, Job(task="sst2", arm="finetune", backbone="roberta-base"))
     assert "roberta-base" in told
-    (told,) = missing(places, Unit(task="imdb", arm="finetune"))
+    (told,) = missing(places, Job(task="imdb", arm="finetune"))
     assert "no folder imdb" in told
     assert "its train and test files" in told
     (home / "data/mrpc").mkdir()
     (home / "data/mrpc/validation.csv").write_text("text,label\na,1\n")
-    (told,) = missing(places, Unit(task="mrpc", arm="finetune"))
+    (told,) = missing(places, Job(task="mrpc", arm="finetune"))
     assert "no train and no test rows" in told
     assert "add train.parquet and test.parquet" in told
     (told,) = missing(Paths(), UNIT, [attack("sst2", "textbugger-real")])
     assert told.startswith("no lists of near words: give --resources")
-    (told,) = missing(Paths(), Unit(task="sst2", arm="orticket"))
+    (told,) = missing(Paths(), Job(task="sst2", arm="orticket"))
     assert "--data" in told
 
 
@@ -118,7 +118,7 @@ def test_the_folder_of_one_task_or_model_is_known_for_what_it_is(home: Path) -> 
     data, models = missing(inside, UNIT)
     assert data == f"--data {inside.data} is the folder of sst2 itself: give {places.data}"
     assert models == f"--models {inside.models} is the folder of bert-base-uncased itself: give {places.models}"
-    (told,) = missing(replace(places, data=places.data / "sst2"), Unit(task="imdb", arm="finetune"))
+    (told,) = missing(replace(places, data=places.data / "sst2"), Job(task="imdb", arm="finetune"))
     assert told.startswith("no folder imdb in")
 
 
@@ -128,8 +128,8 @@ def test_every_role_has_a_name_and_a_way_to_supply_it() -> None:
 
 def test_neither_places_nor_the_protocol_import_torch() -> None:
     code = (
-        "import sys; from robust_tickets.reproduce import paths as places, protocol; from robust_tickets.reproduce.job import Unit;"
-        "unit = Unit(task='sst2', arm='robustt'); protocol.settings(unit, cuda=False); found = protocol.attacks('sst2', protocol.GROUPS);"
+        "import sys; from robust_tickets.reproduce import paths as places, protocol; from robust_tickets.reproduce.job import Job;"
+        "unit = Job(task='sst2', arm='robustt'); protocol.settings(unit, cuda=False); found = protocol.attacks('sst2', protocol.GROUPS);"
         "places.missing(places.Paths(), unit, found); sys.exit('torch' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

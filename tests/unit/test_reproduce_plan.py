@@ -14,7 +14,7 @@ from robust_tickets.reproduce import published
 from robust_tickets.reproduce.arms import arms, rows
 from robust_tickets.reproduce.claims import family
 from robust_tickets.reproduce.claims import fixed as families
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.paths import Paths, _splits
 from robust_tickets.reproduce.plan import (
@@ -174,9 +174,9 @@ def test_only_the_recipe_that_was_chosen_may_be_confirmed() -> None:
         "finetune",
     )
     allowed = {"sturdy_a_ticket", "sturdy_a_full", "freelb3", "finetune"}
-    assert {arm for arm in asked if may_confirm(Unit(task="sst2", arm=arm, seed=2))} == allowed
-    assert may_confirm(Unit(task="sst2", arm="finetune"))
-    assert not may_confirm(Unit(task="sst2", arm="sturdy_a_ticket", seed=1)), "it took part in the choice"
+    assert {arm for arm in asked if may_confirm(Job(task="sst2", arm=arm, seed=2))} == allowed
+    assert may_confirm(Job(task="sst2", arm="finetune"))
+    assert not may_confirm(Job(task="sst2", arm="sturdy_a_ticket", seed=1)), "it took part in the choice"
 
 
 def test_of_a_search_alone_nothing_is_attacked(equipped: Paths) -> None:
@@ -200,9 +200,9 @@ def test_two_parts_of_one_measure_are_one_cell() -> None:
         arm="finetune",
         metric="aua",
         attacks=("a",),
-        units=(Unit(task="sst2", arm="finetune"),),
+        units=(Job(task="sst2", arm="finetune"),),
     )
-    second = replace(first, attacks=("b",), units=(Unit(task="sst2", arm="finetune", seed=1),), why="lacks b")
+    second = replace(first, attacks=("b",), units=(Job(task="sst2", arm="finetune", seed=1),), why="lacks b")
     both = first.and_(second)
     assert (both.attacks, both.why, [unit.seed for unit in both.units]) == (("a", "b"), "", [0, 1])
     assert second.and_(second).why == "lacks b"

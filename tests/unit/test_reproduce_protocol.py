@@ -15,15 +15,15 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.recipe import Recipe, resolve
 from robust_tickets.reproduce.arms import arm, tree
 from robust_tickets.reproduce.arms import arm as arm_of
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import GROUPS, attack, attacks, check, check_task, part_of, rules, settings
 
 PLACES = Paths(real=Path("real.json"), substitute=Path("near"), tagger=Path("tags"), masked=Path("bert"))
-SST2 = Unit(task="sst2", arm="finetune")
+SST2 = Job(task="sst2", arm="finetune")
 
 
-def recipe(unit: Unit = SST2, *more: str, groups: tuple[str, ...] = ("main",), **changed: Any) -> Recipe:
+def recipe(unit: Job = SST2, *more: str, groups: tuple[str, ...] = ("main",), **changed: Any) -> Recipe:
     tables = [{**one.placed(PLACES), **changed} for one in attacks(unit.task, groups, unit.flavour)]
     return resolve(
         unit.arm, PLACES.placed(tree(unit, (*settings(unit, cuda=False), *more), tables)), [arm(unit.arm).arm]
@@ -34,7 +34,7 @@ def recipe(unit: Unit = SST2, *more: str, groups: tuple[str, ...] = ("main",), *
 @pytest.mark.parametrize("task", ["sst2", "ag_news", "mrpc"])
 @pytest.mark.parametrize("name", ["finetune", "earlyrobust", "finetune_epochs_25"])
 def test_a_unit_as_the_protocol_writes_it_is_let_through(flavour: Any, task: str, name: str) -> None:
-    unit = Unit(task=task, arm=name, flavour=flavour, seed=3)
+    unit = Job(task=task, arm=name, flavour=flavour, seed=3)
     confirms = name.startswith("finetune") or task != "sst2"
     check(recipe(unit, groups=GROUPS if confirms else GROUPS[:-1]), unit)
     if not confirms:
@@ -107,7 +107,7 @@ def test_the_papers_own_training_counts_in_their_flavours() -> None:
 
 def test_mr_is_never_trained_on_nor_searched_on() -> None:
     with pytest.raises(TicketsError, match="mr is never trained on"):
-        settings(Unit(task="mr", arm="finetune"), cuda=False)
+        settings(Job(task="mr", arm="finetune"), cuda=False)
     unit = replace(SST2, arm="earlyrobust")
     made = recipe(unit)
     (one,) = made.arms
@@ -216,7 +216,7 @@ SIZES = {  # train, selects, attacked; counted from the official files
 @pytest.mark.shared
 @pytest.mark.parametrize("task", SIZES)
 def test_real_rows_are_split_as_the_protocol_says(task: str, shared: Path) -> None:
-    unit = Unit(task=task, arm="finetune", seed=5)
+    unit = Job(task=task, arm="finetune", seed=5)
     source = recipe(unit, f"data={shared / 'data' / task}").source
     loaded = source.load(unit.seed)
     assert tuple(map(len, (loaded.train, loaded.validation, loaded.test))) == SIZES[task]
@@ -241,7 +241,7 @@ def test_real_rows_are_split_as_the_protocol_says(task: str, shared: Path) -> No
     ],
 )  # fmt: skip
 def test_widths_of_tickets_are_rounded_in_the_corrected_flavour(arm: str, flavour: Any, multiple: int) -> None:
-    unit = Unit(task="sst2", arm=arm, flavour=flavour)
+    unit = Job(task="sst2", arm=arm, flavour=flavour)
     places = replace(PLACES, corpus=Path("corpus"))
     (chosen,) = resolve(unit.arm, places.placed(tree(unit, settings(unit, cuda=False))), [arm_of(unit.arm).arm]).arms
     origin = chosen.origin
@@ -253,4 +253,4 @@ def test_widths_of_tickets_are_rounded_in_the_corrected_flavour(arm: str, flavou
 
 @pytest.mark.parametrize("arm", ["robustt", "imp", "random_matched", "finetune", "robustt_without_structure"])
 def test_tickets_of_weights_have_no_widths(arm: str) -> None:
-    assert not any("round_to" in one for one in settings(Unit(task="sst2", arm=arm), cuda=False))
+    assert not any("round_to" in one for one in settings(Job(task="sst2", arm=arm), cuda=False))

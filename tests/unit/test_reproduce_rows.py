@@ -24,7 +24,7 @@ from robust_tickets.experiment.recipe import recipes, resolve
 from robust_tickets.registry import name_of
 from robust_tickets.reproduce import paths, protocol, published
 from robust_tickets.reproduce.arms import FLAVOURS, _RowEntry, arm, arms, over, rows, swept, tree
-from robust_tickets.reproduce.job import Flavour, Unit
+from robust_tickets.reproduce.job import Flavour, Job
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.robustt import RobustT
 
@@ -36,7 +36,7 @@ COMMON = ("train.epochs=10", "train.lr=2e-5", "train.evaluate=never")
 def made(
     name: str, task: str = "sst2", flavour: Flavour = "corrected", backbone: str = "bert-base-uncased", seed: int = 0
 ) -> Arm:
-    unit = Unit(arm=name, task=task, flavour=flavour, backbone=backbone, seed=seed)
+    unit = Job(arm=name, task=task, flavour=flavour, backbone=backbone, seed=seed)
     (one,) = resolve(name, tree(unit, COMMON), [arm(name).arm]).arms
     return one
 
@@ -256,7 +256,7 @@ def names() -> list[str]:
 
 @given(st.sampled_from(names()), st.sampled_from(FLAVOURS), st.sampled_from(["sst2", "imdb"]), st.integers(0, 9))
 def test_a_tree_is_the_units_own(name: str, flavour: Flavour, task: str, seed: int) -> None:
-    unit = Unit(arm=name, task=task, flavour=flavour, seed=seed)
+    unit = Job(arm=name, task=task, flavour=flavour, seed=seed)
     first: dict[str, Any] = tree(unit, (*COMMON, "data=somewhere"), [{"name": "pwws", "n": 5}])
     assert (first["model"], first["task"], first["seed"], first["data"]) == (
         "bert-base-uncased",
@@ -316,8 +316,8 @@ def test_an_unknown_arm_of_a_unit_is_told_with_few_names(
 
 
 def test_plans_need_no_torch_and_the_files_are_shipped() -> None:
-    told = "from robust_tickets.reproduce.arms import *; from robust_tickets.reproduce.job import Unit; rows('ER-T1')"
-    told += "; tree(Unit(task='imdb', arm='searched_on_sst2')); import sys; sys.exit('torch' in sys.modules)"
+    told = "from robust_tickets.reproduce.arms import *; from robust_tickets.reproduce.job import Job; rows('ER-T1')"
+    told += "; tree(Job(task='imdb', arm='searched_on_sst2')); import sys; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", told], check=False).returncode == 0
     root = Path(__file__).parents[2]
     globs = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["package-data"][

@@ -20,7 +20,7 @@ from robust_tickets.files import BusyError, locked
 from robust_tickets.progress import seconds
 from robust_tickets.reproduce import runner as house
 from robust_tickets.reproduce import worker
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
@@ -29,7 +29,7 @@ from robust_tickets.reproduce.worker import Request, complete
 from robust_tickets.stages import RunFolder
 from small_world import World, small_world
 
-UNITS = [Unit(task="sst2", arm=arm, seed=seed) for seed in range(3) for arm in ("finetune", "earlyrobust")]
+UNITS = [Job(task="sst2", arm=arm, seed=seed) for seed in range(3) for arm in ("finetune", "earlyrobust")]
 STAND_IN = """
 import json, os, shutil, signal, sys, time
 request = json.loads(sys.stdin.readline())
@@ -75,7 +75,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setattr(house, "check_same", lambda *_: None)
     monkeypatch.setenv("READY", str(tmp_path / "ready"))
 
-    def go(ways: Mapping[str, str], units: list[Unit] = UNITS, processes: int = 2, **more: Any) -> Summary:
+    def go(ways: Mapping[str, str], units: list[Job] = UNITS, processes: int = 2, **more: Any) -> Summary:
         monkeypatch.setenv("WAYS", json.dumps(ways))
         given: Any = {"paths": Paths(), "store": tmp_path / "store", "results": tmp_path / "results"}
         return run_jobs([Request(unit=unit, attacks=(), processes=processes, **given) for unit in units], **more)
@@ -254,7 +254,7 @@ def test_of_a_job_that_is_searched_alone_nothing_is_attacked(capsys: pytest.Capt
     unit = "bert-base-uncased/sst2/earlyrobust/corrected/seed-0"
     told = tickets(capsys, "reproduce", "--job", unit, "--attacks", "deepwordbug", "--search-only", "--dry-run")
     assert told["jobs"] == {unit: []}
-    known = Outcome(unit=Unit.of_id(unit), config={}, inputs={}, env={}, clean={}, cost={})
+    known = Outcome(unit=Job.of_id(unit), config={}, inputs={}, env={}, clean={}, cost={})
     asked = Request(unit=known.unit, attacks=(), paths=Paths(), store=Path(), results=Path())
     assert complete(known, replace(asked, search_only=True))
     assert not complete(known, asked)

@@ -21,7 +21,7 @@ from robust_tickets.progress import seconds as in_seconds
 from robust_tickets.report.format import plural
 from robust_tickets.reproduce import published as papers
 from robust_tickets.reproduce.arms import printed_as
-from robust_tickets.reproduce.job import Flavour, Unit
+from robust_tickets.reproduce.job import Flavour, Job
 from robust_tickets.reproduce.published import Paper, Table
 
 if TYPE_CHECKING:
@@ -363,7 +363,7 @@ class Planned:
     outcomes: tuple[Outcome, ...]
     cost: Cost
     device: Device
-    refused: Mapping[Unit, str]  # why results that are there are not taken
+    refused: Mapping[Job, str]  # why results that are there are not taken
     elsewhere: tuple[float, Device] | None = None  # on the GPU that the numbers were measured on, where this is none
 
     @classmethod
@@ -446,7 +446,7 @@ class Planned:
 
     def arms(self) -> list[dict[str, Any]]:
         """Each arm and task: its runs, what of them is done, what the others cost and what attacks them."""
-        groups: dict[tuple[str, str, str], list[Unit]] = {}
+        groups: dict[tuple[str, str, str], list[Job]] = {}
         for unit in self.plan.units:
             groups.setdefault((unit.backbone, unit.task, unit.arm), []).append(unit)
         left = self.cost.units
@@ -492,7 +492,7 @@ def single(plan: PlanOptions, run: RunOptions, paths: Paths, *, log: bool) -> An
     from robust_tickets.reproduce.protocol import CONFIRM
     from robust_tickets.reproduce.runner import run_jobs
 
-    requests = [_request(Unit.of_id(id), plan, run, paths) for id in dict.fromkeys(plan.job)]
+    requests = [_request(Job.of_id(id), plan, run, paths) for id in dict.fromkeys(plan.job)]
     for one in requests:
         if any(attack.group == CONFIRM for attack in one.attacks) and not may_confirm(one.unit):
             message = (
@@ -509,7 +509,7 @@ def single(plan: PlanOptions, run: RunOptions, paths: Paths, *, log: bool) -> An
     return Answer(data=data, show=lambda _: print("\n".join(lines)), exit_code=FAILED if summary.failed else 0)
 
 
-def _request(unit: Unit, plan: PlanOptions, run: RunOptions, paths: Paths) -> Request:
+def _request(unit: Job, plan: PlanOptions, run: RunOptions, paths: Paths) -> Request:
     """A job with the attacks that can be had here: those asked for, or the group ``main``; of a search alone none."""
     from robust_tickets.reproduce.paths import missing
     from robust_tickets.reproduce.protocol import attacks
@@ -525,7 +525,7 @@ def _request(unit: Unit, plan: PlanOptions, run: RunOptions, paths: Paths) -> Re
     return _requested(unit, there, run, paths, search_only=plan.search_only)
 
 
-def _requested(unit: Unit, attacks: Iterable[Any], run: RunOptions, paths: Paths, *, search_only: bool) -> Request:
+def _requested(unit: Job, attacks: Iterable[Any], run: RunOptions, paths: Paths, *, search_only: bool) -> Request:
     from robust_tickets.reproduce.worker import Request
 
     return Request(

@@ -27,7 +27,7 @@ from robust_tickets.reproduce.arms import (
     task_title,
     told_apart,
 )
-from robust_tickets.reproduce.job import BERT, Flavour, Unit
+from robust_tickets.reproduce.job import BERT, Flavour, Job
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
 from robust_tickets.stats.compare_runs import FEWEST_SHOWN, RunSet, RunSummary, TrainedRun, summarise_runs
 from robust_tickets.stats.intervals import Interval
@@ -45,7 +45,7 @@ class Reading:
     """``runs`` may hold repeats of a seed, which count in no mean. Without a run, ``why`` says what is missing."""
 
     runs: RunSet
-    units: tuple[str, ...] = ()  # ids of the units behind the mean, in the order of their values
+    units: tuple[str, ...] = ()  # ids of the jobs behind the mean, in the order of their values
     split: str = ""
     examples: str = ""  # hash of the attacked examples' ids
     way: str = ""  # of attacking, where all runs were attacked in one: rules, scoring, and what its resources hold
@@ -394,7 +394,7 @@ class Standing:
 
     @property
     def units(self) -> int:
-        """Training runs, a seed once; of some units the search alone was run, for a figure."""
+        """Training runs, a seed once; of some jobs the search alone was run, for a figure."""
         return sum(outcome.unit.repeat == 0 for outcome in self.outcomes if trained(outcome))
 
     @property
@@ -424,8 +424,8 @@ def _measured(runs: RunSet) -> Measured | None:
     return Measured(summary=summarise_runs(runs, resamples=0), runs=runs.runs) if runs.units else None
 
 
-def anchor_of(unit: Unit) -> str:
-    """Of the list of an arm's runs. A unit's name needs no escape, but dots would be odd in an address."""
+def anchor_of(unit: Job) -> str:
+    """Of the list of an arm's runs. A job's name needs no escape, but dots would be odd in an address."""
     return "runs-" + re.sub(r"[^a-z0-9]+", "-", "-".join((unit.backbone, unit.task, unit.arm, unit.flavour)))
 
 

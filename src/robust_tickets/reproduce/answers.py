@@ -37,7 +37,7 @@ from robust_tickets.reproduce.claims import (
     word,
 )
 from robust_tickets.reproduce.html import PARTS
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.stats.compare_runs import FEWEST_SHOWN, RunComparison
 
@@ -88,7 +88,7 @@ def answer(of: Family, judged: Sequence[Judged], outcomes: Sequence[Outcome] = (
 def _row(one: Judged, c: RunComparison, of: Family, reach: float, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     claim = one.claim
     sides = [
-        (anchor_of(Unit(backbone=claim.backbone, task=claim.task, arm=arm)), arm_title(arm)) for arm in (c.arm, c.other)
+        (anchor_of(Job(backbone=claim.backbone, task=claim.task, arm=arm)), arm_title(arm)) for arm in (c.arm, c.other)
     ]
     spans = [numbers.signed_span(c.shown)] if c.shown else []
     spans += [f"other texts: {numbers.signed_span(c.shown_over_examples)}"] if c.shown_over_examples else []

@@ -16,7 +16,7 @@ from typing import Any, get_args
 from robust_tickets.config import build
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.job import BERT, Flavour, Unit
+from robust_tickets.reproduce.job import BERT, Flavour, Job
 from robust_tickets.reproduce.published import toml
 
 FLAVOURS: tuple[Flavour, ...] = get_args(Flavour)
@@ -145,9 +145,7 @@ def swept(name: str, task: str | None = None) -> tuple[tuple[float, str], ...]:
     return tuple((float(value), one.base if value == itself else f"{name}_{tag}") for value, tag in one.points)
 
 
-def tree(
-    unit: Unit, protocol_settings: Sequence[str] = (), attacks: Sequence[Mapping[str, Any]] = ()
-) -> dict[str, Any]:
+def tree(unit: Job, protocol_settings: Sequence[str] = (), attacks: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """What ``experiment.recipe.resolve(unit.arm, tree, [arm(unit.arm).arm])`` takes; roles such as ``@real`` are still in it."""
     from robust_tickets.config import tree_of
     from robust_tickets.experiment.recipe import recipe_tree

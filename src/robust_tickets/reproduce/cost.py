@@ -20,7 +20,7 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import mapping
 from robust_tickets.report.run_data import number
 from robust_tickets.reproduce.arms import arm, arms, tree
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.paths import Paths, rows_of, share_of
 from robust_tickets.reproduce.plan import Plan
@@ -131,8 +131,8 @@ class Cost:
     search: float
     train: float
     attack: float
-    units: Mapping[Unit, float]  # done ones are not in it
-    done: tuple[Unit, ...]
+    units: Mapping[Job, float]  # done ones are not in it
+    done: tuple[Job, ...]
 
     @property
     def total(self) -> float:
@@ -170,7 +170,7 @@ def cost(
     kept = [unit for unit in plan.units if unit in found and store is not None and (store / "units" / unit.id).is_dir()]
     seen = {p.key for unit in kept for p in pieces(unit, (), on, paths, train=unit in trained)}
     spent: dict[Kind, float] = {"search": 0.0, "train": 0.0, "attack": 0.0}
-    left: dict[Unit, float] = {}
+    left: dict[Job, float] = {}
     for unit in plan.units:
         open_attacks = [
             one for one in plan.attacks[unit] if unit not in found or found[unit].attacked(one.name) is None
@@ -187,7 +187,7 @@ def cost(
 
 
 def pieces(
-    unit: Unit,
+    unit: Job,
     attacks: Sequence[NamedAttack],
     on: Device,
     paths: Paths = NOWHERE,

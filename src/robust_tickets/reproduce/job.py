@@ -15,7 +15,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
-class Unit(Settings):
+class Job(Settings):
     """``repeat`` numbers runs of one seed: on a GPU the seed does not fix the result."""
 
     backbone: str = BERT
@@ -42,7 +42,7 @@ class Unit(Settings):
         return "/".join((self.backbone, self.task, self.arm, self.flavour, last))
 
     @classmethod
-    def of_id(cls, id: str) -> Unit:
+    def of_id(cls, id: str) -> Job:
         """The job with this id."""
         parts = id.split("/")
         last = re.fullmatch(r"seed-(\d+)(?:-repeat-([1-9]\d*))?", parts[-1])

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeGuard
 from robust_tickets.config import build, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_text
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.paths import Paths, rows_of, weights_of
 from robust_tickets.reproduce.protocol import part_of, rules
 from robust_tickets.reproduce.published import toml
@@ -54,7 +54,7 @@ def check(outcome: Outcome) -> None:
 
 def check_apart(outcomes: Sequence[Outcome]) -> None:
     """Refuse two seeds of an arm with one model: a run copied to another seed would make intervals narrower. A repeat may give it again."""
-    known: dict[Any, Unit] = {}
+    known: dict[Any, Job] = {}
     for one in sorted(outcomes, key=lambda one: one.unit):
         if trained := one.inputs.get("trained"):
             before = known.setdefault((replace(one.unit, seed=0, repeat=0), trained), one.unit)
@@ -174,7 +174,7 @@ class Attacked:
         asked = [q for q, letter in zip(self.queries, self.statuses, strict=True) if letter in "fs"]
         return sum(asked) / len(asked) if asked else None
 
-    def run(self, unit: Unit, ids: Sequence[str], metric: Metric = "aua", source: str = "") -> TrainedRun:
+    def run(self, unit: Job, ids: Sequence[str], metric: Metric = "aua", source: str = "") -> TrainedRun:
         """The training run with this measure as its value."""
         if len(ids) != len(self.statuses):
             raise _damaged(f"{unit.id}, {self.name}: {len(self.statuses)} statuses of {len(ids)} examples")
@@ -187,7 +187,7 @@ class Attacked:
 class Outcome:
     """All that is kept of a job. Percentages from 0 to 100."""
 
-    unit: Unit
+    unit: Job
     config: dict[str, Any]  # the resolved recipe
     inputs: dict[str, Any]  # hashes of the task's splits and of theta_0, the package's version
     env: dict[str, Any]
@@ -206,7 +206,7 @@ class Outcome:
         return next((one for one in self.attacks if one.name == name), None)
 
 
-def place(folder: Path, unit: Unit) -> Path:
+def place(folder: Path, unit: Job) -> Path:
     return folder / "units" / f"{unit.id}.json"
 
 
@@ -273,7 +273,7 @@ def read_all(folder: Path) -> tuple[Outcome, ...]:
     for path in sorted(path for path in (folder / "units").rglob("*.json") if path.parent.suffix != BESIDE):
         outcome = read(path)
         if place(folder, outcome.unit) != path:
-            raise _damaged(f"{path} holds the unit {outcome.unit.id}", "a job's file lies under its id")
+            raise _damaged(f"{path} holds the job {outcome.unit.id}", "a job's file lies under its id")
         found.append(outcome)
     check_apart(found)
     named = {attacked.examples for outcome in found for attacked in outcome.attacks if attacked.texts}

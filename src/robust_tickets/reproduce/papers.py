@@ -22,7 +22,7 @@ from robust_tickets.reproduce.claims import (
 )
 from robust_tickets.reproduce.figures import Drawn, place
 from robust_tickets.reproduce.html import PARTS
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.tables import FIRST, Filled, FilledCell, further
 from robust_tickets.stats.compare_runs import FEWEST_SHOWN
@@ -30,7 +30,7 @@ from robust_tickets.stats.compare_runs import FEWEST_SHOWN
 
 def sources(found: Drawn) -> dict[str, Any]:
     """Links to the lists of runs, an arm a link."""
-    units = {anchor_of(unit): unit for unit in map(Unit.of_id, found.sources)}
+    units = {anchor_of(unit): unit for unit in map(Job.of_id, found.sources)}
     links = [(anchor, f"{arm_title(unit.arm)}, {place(unit.backbone, unit.task)}") for anchor, unit in units.items()]
     return {"said": f"Drawn from {plural(len(found.sources), 'run')} of {plural(len(links), 'arm')}", "links": links}
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets.config import Said
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
-from robust_tickets.reproduce.job import BERT, Unit
+from robust_tickets.reproduce.job import BERT, Job
 from robust_tickets.reproduce.protocol import ROLES, rules
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Paths:
             found["encoder"] = _there("encoder", encoder)
         return cls(data=folders.get("data"), models=folders.get("models"), subset=subset, **found)
 
-    def settings(self, unit: Unit) -> tuple[str, ...]:
+    def settings(self, unit: Job) -> tuple[str, ...]:
         """Where the job's model and data lie, as ``key=value`` for its recipe; a backbone without a folder is the Hub's."""
         model = self.models / unit.backbone if self.models is not None else unit.backbone
         return (f"model={model}", *([f"data={self.data / unit.task}"] if self.data is not None else []))
@@ -107,7 +107,7 @@ class Paths:
         return found
 
 
-def missing(paths: Paths, unit: Unit, attacks: Sequence[NamedAttack] = ()) -> tuple[str, ...]:
+def missing(paths: Paths, unit: Job, attacks: Sequence[NamedAttack] = ()) -> tuple[str, ...]:
     """What the job cannot have here, each with how to supply it. A model or a task of the Hub counts as there."""
     from robust_tickets.reproduce.arms import arm
 

@@ -17,7 +17,7 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.arms import arm, backbone_title, rows, task_title
 from robust_tickets.reproduce.claims import Claim, first_seed
-from robust_tickets.reproduce.job import BERT, Flavour, Unit
+from robust_tickets.reproduce.job import BERT, Flavour, Job
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.paths import Paths, missing
 from robust_tickets.reproduce.protocol import CONFIRM, NamedAttack, attacks, confirms, constants
@@ -102,7 +102,7 @@ class Cell:
     flavour: Flavour = "corrected"
     x: float | None = None  # a figure's abscissa
     published: float | None = None
-    units: tuple[Unit, ...] = ()
+    units: tuple[Job, ...] = ()
     why: str = ""
 
     @property
@@ -122,9 +122,9 @@ class Plan:
 
     title: str
     cells: tuple[Cell, ...]
-    units: tuple[Unit, ...]
-    attacks: Mapping[Unit, tuple[NamedAttack, ...]]
-    searches: frozenset[Unit] = frozenset()
+    units: tuple[Job, ...]
+    attacks: Mapping[Job, tuple[NamedAttack, ...]]
+    searches: frozenset[Job] = frozenset()
     missing: tuple[str, ...] = ()  # each once, with how to supply it
     only: tuple[tuple[str, str], ...] = ()  # what it was kept to
     without: frozenset[tuple[str, str, str, str]] = (
@@ -202,13 +202,13 @@ def _planned(
 ) -> Plan:
     """Cells and jobs of lines: what ``only`` leaves, each job once, with what cannot be had noted beside it."""
     chosen, cells = Only(only), dict[tuple[Any, ...], Cell]()
-    wanted, parts = dict[Unit, dict[str, NamedAttack]](), dict[Unit, int]()
-    trained, told = set[Unit](), dict[str, None]()
+    wanted, parts = dict[Job, dict[str, NamedAttack]](), dict[Job, int]()
+    trained, lacking = set[Job](), dict[str, None]()
 
     @cache
-    def lacks(unit: Unit, *asked: NamedAttack) -> str:
+    def lacks(unit: Job, *asked: NamedAttack) -> str:
         found = missing(paths, unit, asked)
-        told.update(dict.fromkeys(found))
+        lacking.update(dict.fromkeys(found))
         return "; ".join(found)
 
     for line in lines:
@@ -224,13 +224,13 @@ def _planned(
         if not all(taken) or not runs:
             continue
         job: dict[str, Any] = {"backbone": line.backbone, "task": line.task, "arm": line.arm, "flavour": flavour}
-        units = tuple(Unit(**job, seed=seed, repeat=repeat) for seed, repeat in runs) if not line.why else ()
+        units = tuple(Job(**job, seed=seed, repeat=repeat) for seed, repeat in runs) if not line.why else ()
         for metric, attack, value, named in columns:
             named = [one for one in named if chosen.takes_attack(None, (one.name, *([attack] if attack else [])))]
             why = line.why or lacks(units[0])
             if attack and not why:
-                lacking = [lacks(units[0], one) for one in named]
-                why = (lacking[0] if all(lacking) else "") if named else _none(attack, line.task, flavour)
+                barred = [lacks(units[0], one) for one in named]
+                why = (barred[0] if all(barred) else "") if named else _none(attack, line.task, flavour)
             found = [] if why else [one for one in named if not lacks(units[0], one)]
             cell = Cell(
                 table=line.table, row=line.row, task=line.task, backbone=line.backbone, arm=line.arm, metric=metric, attack=attack,
@@ -257,7 +257,7 @@ def _planned(
         units=units,
         attacks={unit: tuple(wanted[unit].values()) for unit in units},
         searches=frozenset(wanted) - trained,
-        missing=tuple(told),
+        missing=tuple(lacking),
         only=chosen.pairs,
         without=frozenset((line.table, line.task, line.backbone, line.arm) for line in lines) - kept,
     )
@@ -340,7 +340,7 @@ def _not_confirmed(why: str) -> TicketsError:
     return TicketsError(message, hint="`tickets reproduce --campaign B` does it", code="plan.confirm")
 
 
-def may_confirm(unit: Unit) -> bool:
+def may_confirm(unit: Job) -> bool:
     """Whether a campaign attacks the split that confirms for a job: of what took part in a choice for fresh runs alone."""
     parts = [part for one in campaigns().values() for part in one.parts if any(map(confirms, part.attacks))]
     return any(unit.arm in part.arms for part in parts) and unit.seed >= first_seed(unit.arm)

@@ -18,7 +18,7 @@ import numpy as np
 from robust_tickets.config import build, to_plain
 from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.reproduce.job import Flavour, Unit
+from robust_tickets.reproduce.job import Flavour, Job
 from robust_tickets.reproduce.published import toml
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def _named(task: str, flavour: Flavour) -> dict[str, NamedAttack]:
     return made
 
 
-def settings(unit: Unit, *, cuda: bool | None = None) -> tuple[str, ...]:
+def settings(unit: Job, *, cuda: bool | None = None) -> tuple[str, ...]:
     """``key=value`` to be written over the recipe of the job's arm; what an arm says of itself, its length say, still comes after them.
 
     Training runs in bf16 on a CUDA device, the search too; ``cuda`` left out asks torch, which takes seconds to import.
@@ -235,7 +235,7 @@ def _precisions(recipe: Mapping[str, Any]) -> Iterator[str]:
         yield from (f"{key}.{name}" for name in ("precision", "tuning.precision") if name.partition(".")[0] in known)
 
 
-def check(recipe: Recipe, unit: Unit) -> None:
+def check(recipe: Recipe, unit: Job) -> None:
     """Refuse a recipe that is not the job's under the protocol; the error names the rule."""
     held = rules(unit.task)
     same = dict.fromkeys(("test", "validation", "max_rows", "max_test_rows", "selects"))
@@ -251,7 +251,7 @@ def check(recipe: Recipe, unit: Unit) -> None:
         _check_attack(plan, unit)
 
 
-def _check_training(arm: Arm, unit: Unit) -> None:
+def _check_training(arm: Arm, unit: Job) -> None:
     from robust_tickets.reproduce.arms import arm as arm_of
     from robust_tickets.train.finetune import FineTune
 
@@ -269,7 +269,7 @@ def _check_training(arm: Arm, unit: Unit) -> None:
         _hold(unit, which, f"train.{name}", value, getattr(arm.train, name))
 
 
-def _check_origin(origin: Origin | None, unit: Unit) -> None:
+def _check_origin(origin: Origin | None, unit: Job) -> None:
     while origin is not None:
         task = origin.searched_on.task if origin.searched_on is not None else ""
         if task in constants().refused:
@@ -277,7 +277,7 @@ def _check_origin(origin: Origin | None, unit: Unit) -> None:
         origin = origin.like
 
 
-def _check_attack(plan: AttackPlan, unit: Unit) -> None:
+def _check_attack(plan: AttackPlan, unit: Job) -> None:
     """It has to be one of the protocol's in all but where its resources lie."""
     confirm = rules(unit.task).confirm
     if confirm and plan.split == confirm and not any(fnmatchcase(unit.arm, one) for one in constants().confirm["arms"]):
@@ -317,7 +317,7 @@ def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:
     return {**call, **plan["attack"]}
 
 
-def check_task(task: Task, unit: Unit, *, subset: bool = False) -> tuple[str, ...]:
+def check_task(task: Task, unit: Job, *, subset: bool = False) -> tuple[str, ...]:
     """Refuse rows that are not the protocol's; what is to be said of them in the result.
 
     ``subset``: the data are meant to be a part of the official ones. Their sizes are then noted instead of held to.
@@ -357,11 +357,11 @@ def part_of(notes: Iterable[str]) -> str | None:
     return next((note for note in notes if _PART.fullmatch(note)), None)
 
 
-def _hold(unit: Unit, rule: str, what: str, expected: Any, got: Any) -> None:
+def _hold(unit: Job, rule: str, what: str, expected: Any, got: Any) -> None:
     if got != expected:
         raise _broken(unit, rule, f"{what} is {expected!r}", got)
 
 
-def _broken(unit: Unit, rule: str, expected: str, got: Any, hint: str = "") -> TicketsError:
+def _broken(unit: Job, rule: str, expected: str, got: Any, hint: str = "") -> TicketsError:
     message = f"{unit.id} breaks the protocol's rule {rule!r}: expected {expected}, got {got!r}"
     return TicketsError(message, hint=hint or "take the recipe as the protocol writes it", code="protocol.broken_rule")

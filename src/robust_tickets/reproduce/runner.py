@@ -20,7 +20,7 @@ from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import check_writable, read_json
 from robust_tickets.progress import duration, say, warn
 from robust_tickets.reproduce import outcome
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.worker import Request, check_same, complete, found, recipe_of, write_failure
 
@@ -33,11 +33,11 @@ GRACE = 10.0  # seconds that a process has to end by itself
 class Summary:
     """What became of the jobs. ``why`` has the message of each that failed, by id."""
 
-    done: tuple[Unit, ...] = ()
-    found: tuple[Unit, ...] = ()  # were done before
-    failed: tuple[Unit, ...] = ()
-    refused: tuple[Unit, ...] = ()  # of the failed: have a result of other settings or data, which is not taken
-    left: tuple[Unit, ...] = ()  # the budget did not reach so far
+    done: tuple[Job, ...] = ()
+    found: tuple[Job, ...] = ()  # were done before
+    failed: tuple[Job, ...] = ()
+    refused: tuple[Job, ...] = ()  # of the failed: have a result of other settings or data, which is not taken
+    left: tuple[Job, ...] = ()  # the budget did not reach so far
     why: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -63,7 +63,7 @@ def run_jobs(requests: Sequence[Request], *, budget: float | None = None, log: b
     deadline = time.monotonic() + budget if budget is not None else None
     requests = list({request.unit: request for request in requests}.values())
     known, why, waiting = _sorted(requests)
-    refused, done = tuple(why), list[Unit]()
+    refused, done = tuple(why), list[Job]()
     for request in waiting[:1]:
         check_writable(request.store)
         check_writable(request.results)
@@ -103,9 +103,9 @@ def numbers(of: Outcome) -> str:
     return ", ".join(parts)
 
 
-def _sorted(requests: Sequence[Request]) -> tuple[tuple[Unit, ...], dict[Unit, str], list[Request]]:
+def _sorted(requests: Sequence[Request]) -> tuple[tuple[Job, ...], dict[Job, str], list[Request]]:
     """Jobs that are done, those whose result was made with other settings and is not taken, and those to be run."""
-    known, refused, waiting = list[Unit](), dict[Unit, str](), list[Request]()
+    known, refused, waiting = list[Job](), dict[Job, str](), list[Request]()
     for request in requests:
         try:
             there = found(request.unit, request.results)

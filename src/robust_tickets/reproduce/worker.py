@@ -30,7 +30,7 @@ from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import locked, read_json, write_json
 from robust_tickets.progress import printed, say, warn
 from robust_tickets.reproduce import arms, outcome, protocol
-from robust_tickets.reproduce.job import Unit
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, foreign
 from robust_tickets.reproduce.paths import CORPORA, Paths
 from robust_tickets.reproduce.protocol import GROUPS, NamedAttack
@@ -53,7 +53,7 @@ class Request:
     ``drop_models``: the trained model goes once it is attacked; a later attack trains anew.
     """
 
-    unit: Unit
+    unit: Job
     attacks: tuple[NamedAttack, ...]
     paths: Paths
     store: Path
@@ -91,7 +91,7 @@ def run_job(request: Request) -> Outcome:
         return _make(request, recipe, known)
 
 
-def found(unit: Unit, results: Path) -> Outcome | None:
+def found(unit: Job, results: Path) -> Outcome | None:
     """What there is of the job."""
     path = outcome.place(results, unit)
     return outcome.read(path) if path.is_file() else None
@@ -103,7 +103,7 @@ def complete(known: Outcome, request: Request) -> bool:
     return request.search_only or whole
 
 
-def recipe_of(unit: Unit, attacks: Sequence[NamedAttack], paths: Paths) -> Recipe:
+def recipe_of(unit: Job, attacks: Sequence[NamedAttack], paths: Paths) -> Recipe:
     """The job as a recipe of one arm, with its attacks in their order; refused where it breaks the protocol."""
     from robust_tickets.experiment.recipe import resolve
 
