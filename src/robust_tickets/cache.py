@@ -64,7 +64,7 @@ def read_report(path: Path) -> dict[str, Any] | None:
         report: dict[str, Any] = read_json(path)
         rest = {key: value for key, value in report.items() if key != "sha256"}
         if report["sha256"] == _digest(rest) and all(
-            sha256_file(path.with_name(name)) == told for name, told in rest["files"].items()
+            sha256_file(path.with_name(name)) == expected for name, expected in rest["files"].items()
         ):
             return report
     except (TicketsError, OSError, LookupError, TypeError, AttributeError, ValueError):  # not what was written here
@@ -80,7 +80,7 @@ def _digest(report: Mapping[str, Any]) -> str:
 def cache_folder(*parts: str) -> Path:
     """A folder of the user's cache (see ``cache_place``), made if missing, to be read and written.
 
-    Where it cannot be written (a read-only home or container), a temporary one that goes with the process, which is said once.
+    Where it cannot be written (a read-only home or container), a temporary one that goes with the process, with one warning.
     """
     folder = cache_place(*parts)
     try:
@@ -111,7 +111,7 @@ def _stand_in(root: Path, why: str) -> Path:
     atexit.register(_remove, folder, os.getpid())
     warn(
         f"the cache folder {root} cannot be written ({why}): {folder} stands for it and is removed at the end, so that texts are read and "
-        "tokenised, and tables of words made, every time anew; ROBUST_TICKETS_CACHE names another folder"
+        "tokenised, and tables of words made, again every time; ROBUST_TICKETS_CACHE names another folder"
     )
     return folder
 

@@ -39,9 +39,9 @@ def device_of(asked: str | torch.device | None) -> torch.device:
             code="device.unknown",
         ) from None
     if device.type == "cuda" and (device.index or 0) >= count:
-        told = f"torch {torch.__version__} sees {count or 'no'} CUDA device{'s' * (count != 1)} here"
+        seen = f"torch {torch.__version__} sees {count or 'no'} CUDA device{'s' * (count != 1)} here"
         raise TicketsError(
-            f"the device {asked!s} was asked for, and {told}",
+            f"the device {asked!s} was asked for, and {seen}",
             hint="leave it out or take 'cpu'; nvidia-smi shows what is there",
             code="device.absent",
         )

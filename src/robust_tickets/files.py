@@ -125,7 +125,7 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
 
 
 def check_writable(folder: Path) -> None:
-    """Refuse a folder that nothing can be written to, there already or to be made: told before the work of hours, not after it."""
+    """Refuse a folder that nothing can be written to, there already or to be made, before hours of work."""
     above = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
     try:
         with tempfile.TemporaryFile(dir=above):

@@ -61,7 +61,7 @@ class Lines(ABC):
 
     @abstractmethod
     def other(self, found: Any, header: dict[str, Any]) -> None:
-        """The file was begun with another header. Raises, unless it is to be begun anew."""
+        """The file was begun with another header. Raises, unless the file is to start over."""
 
     @abstractmethod
     def busy(self) -> TicketsError:

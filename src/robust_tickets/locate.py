@@ -43,8 +43,8 @@ UNREAD = ("README.md", ".gitattributes")
 def packaged(package: str, inside: str) -> Path | None:
     """The folder ``inside`` an installed package; refused where its files are not the published ones."""
     spec = importlib.util.find_spec(package)
-    places = [Path(place) / inside for place in (spec.submodule_search_locations or [])] if spec else []
-    folder = next((place for place in places if place.is_dir()), None)
+    folders = [Path(place) / inside for place in (spec.submodule_search_locations or [])] if spec else []
+    folder = next((place for place in folders if place.is_dir()), None)
     if folder is not None and (known := PUBLISHED.get(package)):
         found = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
         for name in sorted({*known, *found} - {*UNREAD}):

@@ -96,7 +96,7 @@ def console(stream: IO[str]) -> Console:
 
 
 def write(text: str) -> None:
-    """A line on standard error. Where its reader is gone (``… 2>&1 | tee log`` dies of the same Ctrl-C) work goes on without a word."""
+    """Write a line on standard error. Where its reader is gone (``… 2>&1 | tee log`` dies of the same Ctrl-C) the work continues."""
     with suppress(OSError, ValueError):  # a broken pipe, a closed stream
         print(clean(text), file=sys.stderr, flush=True)
 
@@ -113,9 +113,9 @@ def duration(seconds: float) -> str:
 
 def seconds(text: str, flag: str) -> float:
     """``1h30m``, given by a flag, as seconds; a bare number is refused, since nobody knows of what."""
-    told = text.strip().lower().replace(" ", "")
-    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", told)
-    if not parts or "".join(number + unit for number, unit in parts) != told:
+    compact = text.strip().lower().replace(" ", "")
+    parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", compact)
+    if not parts or "".join(number + unit for number, unit in parts) != compact:
         raise TicketsError(
             f"{flag} is a time such as 20m, got {text!r}",
             hint="hours, minutes, seconds: 2h, 1h30m, 90s",

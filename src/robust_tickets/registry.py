@@ -72,10 +72,10 @@ class Registry:
             except TicketsError:  # listing names works without it
                 return ""
             own = found if isinstance(found, type) else type(found)
-            told = own.__dict__.get("__doc__") or sys.modules[own.__module__].__doc__ or ""
+            text = own.__dict__.get("__doc__") or sys.modules[own.__module__].__doc__ or ""
         else:
-            told = files(self.package).joinpath(f"{name}.py").read_text("utf-8").partition('"""')[2].partition('"""')[0]
-        return " ".join(told.partition("\n\n")[0].split())
+            text = files(self.package).joinpath(f"{name}.py").read_text("utf-8").partition('"""')[2].partition('"""')[0]
+        return " ".join(text.partition("\n\n")[0].split())
 
     def spelled(self, name: str) -> str:
         """The name as its own description spells it (FreeLB), where that begins with it."""

@@ -52,7 +52,7 @@ def seed_dropout(seed: int, *names: object) -> None:
 class Dice:
     """The two streams TextAttack's random attacks draw from, so that it draws the same numbers when both are given this seed.
 
-    numpy's legacy stream chooses places in a word, Python's own the letters. They take seeds of 32 bits; a longer one is cut to those.
+    numpy's legacy stream chooses positions in a word, Python's own the letters. They take seeds of 32 bits; a longer one is cut to those.
     """
 
     def __init__(self, seed: int) -> None:

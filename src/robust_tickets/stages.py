@@ -101,7 +101,7 @@ def same_work(path: Path | None, found: Any, wanted: Any) -> None:
     if found != wanted:
         raise TicketsError(
             f"{path} holds the work of another run (other settings, data or starting weights)",
-            hint="give another folder as --out, or remove this one to start anew",
+            hint="give another folder as --out, or remove this one to start over",
             code="stage.other_work",
         )
 

@@ -2,7 +2,7 @@
 
 In CSV and TSV every text stands in quotes, so that a missing value is an empty cell and an empty text is ``""``; lists are JSON. Reading
 the file back gives the same values. A text that begins with ``=``, ``+``, ``-`` or ``@`` is data, and a spreadsheet that takes it for a
-formula must be told to import the column as text. Callers mend half surrogates, which no UTF-8 file can hold.
+formula must be set to import the column as text. Callers mend half surrogates, which no UTF-8 file can hold.
 """
 
 from __future__ import annotations

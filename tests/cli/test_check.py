@@ -175,12 +175,14 @@ def test_an_arm_of_one_class_is_warned_of_under_attack_too(capsys: Capture, run:
     assert sum("every row the class bad" in words for words in told["warnings"]) == 1
 
 
-HOLLOW = ("--fail-on", "hollow")
+DEGENERATE = ("--fail-on", "degenerate")
 
 
-def test_a_hollow_result_fails_where_that_is_asked_for(capsys: Capture, tmp_path: Path, attacked: AttackResult) -> None:
+def test_a_degenerate_result_fails_where_that_is_asked_for(
+    capsys: Capture, tmp_path: Path, attacked: AttackResult
+) -> None:
     same = always_bad(tmp_path / "a")
-    told = check(capsys, same, "aua=45", flags=HOLLOW, code=1)
+    told = check(capsys, same, "aua=45", flags=DEGENERATE, code=1)
     assert (told["passed"], told["warnings"]) == (False, []), "what fails needs no warning"
     assert [(gate["measure"], gate["passed"]) for gate in told["gates"]] == [("aua", True), ("flags", False)]
     assert (told["gates"][1]["codes"], told["gates"][1]["said"]) == (
@@ -194,7 +196,7 @@ def test_a_hollow_result_fails_where_that_is_asked_for(capsys: Capture, tmp_path
     told = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "one-answer", "--fail-on", "errors"))
     assert told["gates"][1]["said"] == "not flagged one-answer, errors"
     with pytest.raises(SystemExit) as end:
-        main(["check", str(same), "--min", "aua=45", *HOLLOW])
+        main(["check", str(same), "--min", "aua=45", *DEGENERATE])
     said = capsys.readouterr().out
     assert (end.value.code, "FAIL  a, PWWS: flagged one-answer, unmoved" in said, "1 of 2 passed" in said) == (
         1,
@@ -204,7 +206,7 @@ def test_a_hollow_result_fails_where_that_is_asked_for(capsys: Capture, tmp_path
 
 
 def test_any_flag_may_fail(capsys: Capture, attacked: AttackResult) -> None:
-    both = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "few-examples", *HOLLOW), code=1)
+    both = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "few-examples", *DEGENERATE), code=1)
     assert both["gates"][1]["codes"] == ["few-examples", "unmoved"], "it goes by words alone"
     hint = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "one-answers"), code=2)["error"]["hint"]
     assert "did you mean 'one-answer'" in hint
@@ -221,8 +223,8 @@ def test_an_arm_of_one_class_fails_attacked_or_not(capsys: Capture, run: Path, a
 def test_a_flag_that_was_not_looked_for_opens_no_gate(capsys: Capture, run: Path) -> None:
     """An arm that was not attacked: a number that was not measured does not pass either."""
     told = check(capsys, f"{run}:earlyrobust", flags=("--fail-on", "errors", "--fail-on", "one-answer"), code=1)
-    assert [gate["said"] for gate in told["gates"]] == ["not attacked, so that errors cannot be told"]
+    assert [gate["said"] for gate in told["gates"]] == ["not attacked, so that errors are not known"]
     trained_to_one_class(run, "00000000")
-    told = check(capsys, f"{run}:earlyrobust", flags=HOLLOW, code=1)
+    told = check(capsys, f"{run}:earlyrobust", flags=DEGENERATE, code=1)
     assert [gate["said"] for gate in told["gates"]] == ["flagged one-answer"], "what is known is told first"
     assert check(capsys, f"{run}:finetune", flags=("--fail-on", "errors"))["passed"], "flags alone are a gate too"

@@ -252,7 +252,7 @@ def test_a_result_whose_examples_were_cut_short_is_made_again(
         path.write_bytes(left)
         PWWS()(clf, SPLIT, n=0, folder=tmp_path)
         assert path.read_bytes() == whole
-        assert f"whole lines, expected {len(SPLIT)}: the attack is made anew" in capsys.readouterr().err
+        assert f"whole lines, expected {len(SPLIT)}: the attack is made again" in capsys.readouterr().err
 
 
 def _odd(text: str, name: str, value: Any) -> str:
@@ -277,7 +277,7 @@ def test_a_damaged_result_is_kept_aside_and_made_again(
     again = PWWS()(clf, SPLIT, n=0, folder=tmp_path)
     told = capsys.readouterr().err
     assert f"{tmp_path / 'result.json'}" in told
-    assert f"the attack is made anew, and what was there is kept in {tmp_path / 'damaged'}" in told
+    assert f"the attack is made again, and what was there is kept in {tmp_path / 'damaged'}" in told
     assert stable_files(tmp_path) == whole
     assert (tmp_path / "damaged" / "result.json").read_text() == damaged
     assert (tmp_path / "damaged" / "examples.jsonl").read_bytes() == (tmp_path / "examples.jsonl").read_bytes()

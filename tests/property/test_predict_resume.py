@@ -252,7 +252,7 @@ def test_answers_to_something_else_are_not_taken_over(
     expected = said.get(changed, "a function that gave other answers than")
     err = capsys.readouterr().err
     assert f"are of {expected}" in err
-    assert "starting anew" in err
+    assert "starting over" in err
     assert "taken over" not in err
     assert told["rows"] == 40 + (changed == "data")
     predict_file(clf, data, tmp_path / "whole.csv", text=text)

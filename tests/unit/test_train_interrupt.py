@@ -92,9 +92,9 @@ def test_a_second_one_ends_it_at_once_and_the_next_run_says_what_was_lost(
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "cut")
     assert not (tmp_path / "cut" / "checkpoint").exists()
-    assert "begins anew" not in capsys.readouterr().err
+    assert "starts over" not in capsys.readouterr().err
     assert train(tmp_path / "cut") == train(tmp_path / "whole")
-    assert capsys.readouterr().err.count("train: an earlier attempt left no checkpoint, so it begins anew") == 1
+    assert capsys.readouterr().err.count("train: an earlier attempt left no checkpoint, so it starts over") == 1
 
 
 def test_without_a_folder_there_is_nothing_to_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,7 +36,7 @@ def test_a_branch_has_the_search_it_descends_from_whatever_the_order() -> None:
     assert arms["deep"].branch() == {"of": "middle", "draw": {"heads": 0.5, "neurons": 0.4}, "without": "structure"}
     assert (
         arms["deep"].story()
-        == "the ticket of middle, drawn with heads 0.5, neurons 0.4, whole, what it removes drawn anew"
+        == "the ticket of middle, drawn with heads 0.5, neurons 0.4, whole, what it removes drawn again"
     )
     assert arms["found"].branch() == {}
     assert by_name(recipe(dict(reversed(tables.items())))) == arms

@@ -45,7 +45,7 @@ class Attack(Settings):
     ``constraints`` hold in addition to the attack's own.
     """
 
-    white_box: ClassVar[bool] = False  # whether it asks for the victim's gradients, which only a model at hand can give
+    white_box: ClassVar[bool] = False  # whether it asks for the victim's gradients, which only a loaded model can give
 
     compat: str | None = None
     scoring: Literal["probability", "log-odds"] = "probability"

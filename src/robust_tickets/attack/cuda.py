@@ -1,9 +1,9 @@
 """Forward passes of a few fixed shapes on a GPU: each captured once as a graph, each giving a text the same bits in any company.
 
 A GPU's matrix kernels are chosen by the shape of a batch, so a text's logits move (by about 1e-6) when its batch has another size. Here
-the shape depends on the text alone: its length rounded up, and as many rows as make ``TOKENS`` tokens, empty places filled up. Within one
+the shape depends on the text alone: its length rounded up, and as many rows as make ``TOKENS`` tokens, empty rows filled up. Within one
 shape the arithmetic of a row is the same wherever it stands and whoever stands beside it; that is tried out on the very model, and where
-it does not hold, or the model cannot be captured, there are no shapes and near-ties are settled one by one (see ``example``). So an attack
+it does not hold, or the model cannot be captured, there are no shapes and the texts of near-ties are run alone (see ``example``). So an attack
 needs no second opinion, a forward pass costs one launch instead of hundreds, and nothing waits for the GPU until a round is through.
 In fp32 one pass of that size leaves part of a large GPU idle, so two run side by side, each in a lane (a stream) of its own.
 """
@@ -112,7 +112,7 @@ class Shapes:
             yield told
 
     def _pass(self, length: int, height: int, rows: list[Encoded]) -> Any:
-        """One pass; empty places are filled up with the first row."""
+        """One pass; empty rows are copies of the first."""
         import torch
 
         graph, fed, told = self._graph(length, height)

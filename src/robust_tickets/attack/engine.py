@@ -197,7 +197,7 @@ def finished(job: AttackRun, folder: Path, log: ExampleLog | None = None) -> Att
             return result
         why = f"{folder / FINAL} has {lines} whole lines, expected {len(result.ids)}"
     if log is not None:
-        warn(f"{why}: the attack is made anew, and what was there is kept in {folder / DAMAGED}")
+        warn(f"{why}: the attack is made again, and what was there is kept in {folder / DAMAGED}")
         for name in (FINAL, RESULT):  # after a kill in between, what is left is still no whole result
             set_aside(folder / name, folder)
     return None

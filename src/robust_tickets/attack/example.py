@@ -172,7 +172,7 @@ class ExampleState:
         if not any(move > STILL + slack for move, _ in moves):
             doubtful = [answer for move, answer in moves if move > STILL - slack]
             if doubtful:
-                yield from self.settle([first, *doubtful])
+                yield from self.score_alone([first, *doubtful])
         self.still = not any(abs(answer.score - first.score) > STILL for _, answer in moves)
 
     def _rows(self, items: Sequence[Item], alone: bool) -> Steps:
@@ -206,8 +206,8 @@ class ExampleState:
     def near(self, a: float, b: float) -> bool:
         return abs(a - b) <= max(self.tolerance(a), self.tolerance(b))
 
-    def settle(self, items: Iterable[Scored]) -> Steps:
-        """Give the items exact rows. Not a query: the answer is about texts already asked for."""
+    def score_alone(self, items: Iterable[Scored]) -> Steps:
+        """Give the items exact rows: each text in a batch of its own. Not a query: they were asked for before."""
         fresh = {id(scored.row): scored for scored in items if not scored.row.exact}
         if self.noise and fresh:
             yield from self._rows([scored.item for scored in fresh.values()], alone=True)
@@ -219,7 +219,7 @@ class ExampleState:
         for above, below in pairwise(ranked):
             if above.row is not below.row and self.near(above.score, below.score):
                 close += [above, below]
-        yield from self.settle(close)
+        yield from self.score_alone(close)
         return sorted(items, key=lambda item: -item.score)
 
     def best(self, items: Sequence[Scored], than: Scored) -> Steps:
@@ -227,15 +227,15 @@ class ExampleState:
         top = max(item.score for item in items)
         close = [item for item in items if self.near(item.score, top)]
         if len({id(item.row) for item in close}) > 1:
-            yield from self.settle(close)
+            yield from self.score_alone(close)
         winner = max(close, key=lambda item: item.score)
         if winner.row is not than.row and self.near(winner.score, than.score):
-            yield from self.settle([*close, than])
+            yield from self.score_alone([*close, than])
             winner = max(close, key=lambda item: item.score)
         return winner if winner.score > than.score else None
 
     def reached(self, item: Scored) -> Steps:
         """Whether the text reaches the goal."""
         if item.row.close(self.noise):
-            yield from self.settle([item])
+            yield from self.score_alone([item])
         return self.goal.reached(item.row)

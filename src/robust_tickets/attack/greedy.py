@@ -173,7 +173,7 @@ def _fell_at(example: ExampleState, asked: int, best: Scored, answers: Sequence[
     top, since = best, None
     for number, answer in enumerate(answers, start=1):
         if answer.row is not top.row and example.near(answer.score, top.score):
-            yield from example.settle([answer, top])
+            yield from example.score_alone([answer, top])
         if answer.score > top.score:
             top = answer
             if not (yield from example.reached(top)):
@@ -251,7 +251,7 @@ class WeightedSaliency:
         swaps = [list(islice(flat, size)) for size in sizes]
         doubtful = self._doubtful(example, hidden, swaps)
         if doubtful:
-            yield from example.settle(
+            yield from example.score_alone(
                 [*hidden, *doubtful, *([example.first] if example.goal.odds and example.first else [])]
             )
         products = _softmax(hidden) * _gains(example, swaps)

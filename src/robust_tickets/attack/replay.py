@@ -328,7 +328,7 @@ class Count:
             (
                 bool(count) and not pairs,
                 "no-originals",
-                "no originals: without the clean texts a mistake cannot be told from one the attack did not cause",
+                "no originals: without the clean texts a mistake may be one that the attack did not cause",
             ),
         )
         return [Flag(code, text) for holds, code, text in found if holds]

@@ -232,7 +232,7 @@ class ExampleLog(Lines):
     """
 
     def __init__(self, folder: Path | None, count: int, digest: str) -> None:
-        self.places = array("q", [-1]) * count  # where the line of an example begins
+        self.offsets = array("q", [-1]) * count  # where the line of an example begins
         self.spent = 0.0  # seconds, by earlier calls too
         super().__init__(None if folder is None else folder / PART, {"schema": LOG_SCHEMA, "attack": digest})
 
@@ -248,31 +248,31 @@ class ExampleLog(Lines):
 
     def take(self, line: bytes, place: int) -> bool:
         number, spent, body = _parts(line)
-        if not isinstance(body, dict) or body.get("status") not in STATUSES or not 0 <= number < len(self.places):
+        if not isinstance(body, dict) or body.get("status") not in STATUSES or not 0 <= number < len(self.offsets):
             return False
-        self.places[number] = -1 if body.get("status") in (UNKNOWN, ERROR) else place
+        self.offsets[number] = -1 if body.get("status") in (UNKNOWN, ERROR) else place
         self.spent = spent
         return True
 
     def take_over(self, path: Path, seconds: float) -> None:
         """Add the examples of a finished attack in ``path`` that did not fail, but for those that are here already."""
         for number, line in enumerate(read_lines(path)):
-            if self.places[number] < 0 and line["status"] not in (UNKNOWN, ERROR):
+            if self.offsets[number] < 0 and line["status"] not in (UNKNOWN, ERROR):
                 self.add(number, line, seconds)
         self.spent = max(self.spent, seconds)
 
     def missing(self) -> list[int]:
         """The examples that are not done yet."""
-        return [number for number, place in enumerate(self.places) if place < 0]
+        return [number for number, place in enumerate(self.offsets) if place < 0]
 
     def add(self, number: int, outcome: Mapping[str, Any], seconds: float) -> None:
-        self.places[number] = self.append(b"%d\t%.3f\t" % (number, seconds) + to_line(outcome))
+        self.offsets[number] = self.append(b"%d\t%.3f\t" % (number, seconds) + to_line(outcome))
         self.spent = seconds
 
     def lines(self) -> Iterator[bytes]:
         """The JSON lines in the order of the attack set."""
         with self.reader() as lines:
-            for place in self.places:
+            for place in self.offsets:
                 if place >= 0:
                     lines.seek(place)
                     yield lines.readline().split(b"\t", 2)[2]

@@ -49,8 +49,8 @@ def drive(
     try:
         while True:
             for group in range(groups):
-                told, waiting = answers[group](), list[tuple[int, Steps, Any]]()
-                for (number, game, _), answer in zip(asked[group], told, strict=True):
+                answered, waiting = answers[group](), list[tuple[int, Steps, Any]]()
+                for (number, game, _), answer in zip(asked[group], answered, strict=True):
                     done = _step(number, game, answer, waiting)
                     if done is not None:
                         yield done

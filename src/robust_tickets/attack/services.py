@@ -325,8 +325,8 @@ class Gradient:
             for i, gradient in zip(where, slopes, strict=True):
                 text, words = asked[i]
                 tokens = self.clf.tokenizer.convert_ids_to_tokens(list(rows[i].ids))
-                places = aligned(text.words, tokens)
-                found[i] = np.array([_norm(gradient, places[word]) for word in words], dtype=np.float64)
+                positions = aligned(text.words, tokens)
+                found[i] = np.array([_norm(gradient, positions[word]) for word in words], dtype=np.float64)
         return found
 
     def _slopes(self, rows: list[Encoded], questions: list[Slope]) -> list[np.ndarray]:
@@ -374,7 +374,7 @@ def _cut(question: Slope, most: int) -> tuple[Text, list[int]]:
 
 
 def aligned(words: Sequence[str], tokens: Sequence[str]) -> list[list[int]]:
-    """The places of each word's tokens, found from left to right; after a word without any, the search goes on where it last matched."""
+    """The positions of each word's tokens, from left to right; after a word without any, continue where one last matched."""
     bare = [_bare(token).lower() for token in tokens]
     found: list[list[int]] = []
     at = last = 0
@@ -398,5 +398,5 @@ def _bare(token: str) -> str:
     return token
 
 
-def _norm(gradient: np.ndarray, places: list[int]) -> float:
-    return float(np.abs(gradient[places].mean(axis=0)).sum()) if places else 0.0
+def _norm(gradient: np.ndarray, positions: list[int]) -> float:
+    return float(np.abs(gradient[positions].mean(axis=0)).sum()) if positions else 0.0

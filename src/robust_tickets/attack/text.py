@@ -195,9 +195,9 @@ def marks(original: Text, other: Text) -> list[dict[str, object]]:
     at = [0] * len(original.columns)  # where the text continues after the last word seen, per column
     for source, old in enumerate(original.words):
         column = original.spans[source][0]
-        places = found.get(source, [])
-        if places:
-            start, end = other.spans[places[0]][1], other.spans[places[-1]][2]
+        positions = found.get(source, [])
+        if positions:
+            start, end = other.spans[positions[0]][1], other.spans[positions[-1]][2]
         else:
             start = end = at[column]
         new = other.columns[column][start:end]

@@ -246,7 +246,7 @@ class TokenClassifier(Classifier):
 
     @property
     def token_types(self) -> bool:
-        """Whether the two texts of a pair are told apart by token types."""
+        """Whether the two texts of a pair differ in their token types."""
         return "token_type_ids" in self.inputs.names
 
     def encode(self, texts: Sequence[Text], max_length: int | None = None) -> list[Encoded]:

@@ -151,8 +151,8 @@ def padded(
     starts = wide - sizes if left else np.zeros_like(sizes)
     for line, row, start in zip(ids, rows, starts, strict=True):
         line[start : start + row.size] = np.frombuffer(row.data, dtype="<i4")
-    places = np.arange(wide)
-    mask = (places >= starts[:, None]) & (places < (starts + sizes)[:, None])
+    positions = np.arange(wide)
+    mask = (positions >= starts[:, None]) & (positions < (starts + sizes)[:, None])
     made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
     if token_types:
         kinds = np.full_like(ids, pad_type)

@@ -235,7 +235,7 @@ def session_of(path: Path) -> Any:
 
 
 def needed(*packages: str) -> None:
-    """Refuse to go on without ``packages``."""
+    """Refuse where ``packages`` are not installed."""
     from importlib.util import find_spec
 
     missing = [name for name in packages if find_spec(name) is None]

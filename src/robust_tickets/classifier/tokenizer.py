@@ -222,11 +222,11 @@ def _frame(backend: Any, texts: tuple[str, ...]) -> Frame | None:
     whole = backend.encode(*texts)
     marks, types, inner, at = [], [], [], 0
     for ids in bare:
-        places = [i for i in range(at, len(whole.ids)) if whole.ids[i : i + len(ids)] == ids]
-        if not ids or not places:
+        starts = [i for i in range(at, len(whole.ids)) if whole.ids[i : i + len(ids)] == ids]
+        if not ids or not starts:
             return None
-        marks.append(packed(whole.ids[at : places[0]]))
-        types.append(tuple(whole.type_ids[at : places[0]]))
-        inner.append(whole.type_ids[places[0]])
-        at = places[0] + len(ids)
+        marks.append(packed(whole.ids[at : starts[0]]))
+        types.append(tuple(whole.type_ids[at : starts[0]]))
+        inner.append(whole.type_ids[starts[0]])
+        at = starts[0] + len(ids)
     return Frame((*marks, packed(whole.ids[at:])), (*types, tuple(whole.type_ids[at:])), tuple(inner))

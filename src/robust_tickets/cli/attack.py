@@ -196,19 +196,19 @@ def attack(
     job = AttackRun(recipe=recipe, victim=victim, split=split, options=choice, data=texts.beside(victim, task))
     result = run(job, output.out, speed)
     failed = result.failed(choice.max_failed)
-    told = result.to_json() | ({"tables": [str(result.table(path)) for path in tables]} if tables else {})
+    document = result.to_json() | ({"tables": [str(result.table(path)) for path in tables]} if tables else {})
 
     def show(console: Any) -> None:
         from robust_tickets.report.terminal import attack_table
 
-        console.print(attack_table(told))
+        console.print(attack_table(document))
         print(f"result: {output.out / 'result.json'}", *(f"table: {path}" for path in tables), sep="\n")
 
     if failed:
         warn(
             f"attack: {result.errors} of {len(result.ids)} examples failed: the numbers do not hold; the same command attacks them again"
         )
-    return Answer(data=told, show=show, exit_code=FAILED if failed else 0)
+    return Answer(data=document, show=show, exit_code=FAILED if failed else 0)
 
 
 def _called(label_map: dict[str, int | str], labels: tuple[str, ...]) -> dict[str, int]:
@@ -323,7 +323,7 @@ def replay(
     return Answer(data=document, show=show, exit_code=FAILED if found.failed else 0)
 
 
-def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:
+def table(document: Mapping[str, Any], models: Sequence[str]) -> Any:
     """A row for every set and model: accuracy on originals, on the adversarial texts, and how many turned."""
     from rich.table import Table
     from rich.text import Text
@@ -332,12 +332,12 @@ def table(told: Mapping[str, Any], models: Sequence[str]) -> Any:
     from robust_tickets.report.terminal import first
 
     heads = ("texts of", "on", "clean", "adversarial", "transfer", "turned")
-    before = [f"{models[cell['model']]}: {flag}" for cell in told["cells"] for flag in first(cell)]
+    before = [f"{models[cell['model']]}: {flag}" for cell in document["cells"] for flag in first(cell)]
     title = "accuracy in %, 95 % intervals below; transfer: turned, of those right before"
     grid = Table(*heads, title=Text("\n".join([*dict.fromkeys(before), title])), title_justify="left")
     flags: dict[str, None] = {}
-    for cell in told["cells"]:
-        where, model = told["sources"][cell["source"]], models[cell["model"]]
+    for cell in document["cells"]:
+        where, model = document["sources"][cell["source"]], models[cell["model"]]
         shown = []
         for name in ("clean", "adversarials", "transfer"):
             value, ends = cell[name], cell["intervals"].get(name)

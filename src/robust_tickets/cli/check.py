@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 MEASURES = ("clean", "clean_full", "aua", "queries", "similarity", "n")  # of result.json, those of which more is better
 PERCENT = MEASURES[:3]
-GATE_SAID_NO = 1
-EVERY_DEGENERATE = "hollow"  # a word for all flags that take the meaning out of the numbers
+GATE_FAILED = 1
+EVERY_DEGENERATE = "degenerate"  # stands for all codes in DEGENERATE
 Floors = Annotated[tuple[str, ...], Parameter(name="--min", negative="", consume_multiple=False)]
 Codes = Annotated[tuple[str, ...], Parameter(name="--fail-on", negative="", consume_multiple=False)]
 
@@ -57,8 +57,8 @@ def check(
     floors
         MEASURE=NUMBER, any number of times, such as clean=90 or aua=25: of clean, clean_full, aua (percent), queries, similarity, n.
     fail_on
-        A flag's code, any number of times, such as few-examples or substitute: what has the flag fails, whatever its numbers. hollow
-        stands for one-answer and unmoved, which take the meaning out of the numbers.
+        A flag's code, any number of times, such as few-examples or substitute: what has the flag fails, whatever its numbers.
+        degenerate stands for one-answer and unmoved, which take the meaning out of the numbers.
     interval
         Judge the lower end of the 95 % interval instead of the number itself.
     """
@@ -68,7 +68,7 @@ def check(
     if not wanted and not unwanted:
         raise TicketsError(
             "check: at least how much of what? no --min is given, and no --fail-on",
-            hint="--min clean=90 --min aua=25 --fail-on hollow",
+            hint="--min clean=90 --min aua=25 --fail-on degenerate",
         )
     rows = list(measured(run))
     gates = [
@@ -78,12 +78,14 @@ def check(
     ]
     passed = all(gate["passed"] for gate in gates)
     flags = list(dict.fromkeys(flag.text for row in rows for flag in row.flags))
-    told = [
-        f"{_where(row.arm, row.attack)}: {flag.text}" for row in rows for flag in row.flags if flag.code in DEGENERATE
+    warnings = [
+        f"{_where(row.arm, row.attack)}: {flag.text}"
+        for row in rows
+        for flag in row.flags
+        if passed and flag.code in DEGENERATE
     ]
-    hollow = told if passed else []
-    for words in hollow:
-        warn(f"check: passed, but do not rely on it: {words}")
+    for text in warnings:
+        warn(f"check: passed, but do not rely on it: {text}")
 
     def show(console: Any) -> None:
         for gate in gates:
@@ -93,9 +95,9 @@ def check(
         print(f"{sum(gate['passed'] for gate in gates)} of {len(gates)} passed")
 
     return Answer(
-        data={"run": run, "passed": passed, "interval": interval, "gates": gates, "flags": flags, "warnings": hollow},
+        data={"run": run, "passed": passed, "interval": interval, "gates": gates, "flags": flags, "warnings": warnings},
         show=show,
-        exit_code=0 if passed else GATE_SAID_NO,
+        exit_code=0 if passed else GATE_FAILED,
     )
 
 
@@ -161,7 +163,7 @@ def _unflagged(row: Measured, unwanted: tuple[str, ...]) -> Iterator[dict[str, A
         yield {
             "arm": row.arm, "attack": row.attack, "measure": "flags", "min": None, "value": None, "interval": None, "judged": None,
             "passed": not found and not unknown, "codes": found,
-            "said": f"flagged {', '.join(found)}" if found else f"not attacked, so that {', '.join(unknown)} cannot be told" if unknown
+            "said": f"flagged {', '.join(found)}" if found else f"not attacked, so that {', '.join(unknown)} are not known" if unknown
             else f"not flagged {', '.join(unwanted)}",
         }  # fmt: skip
 
@@ -218,18 +220,20 @@ def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
         whole, ends = number(evaluation.get("accuracy")), interval(evaluation.get("interval"))
         values, intervals = {"clean_full": whole}, {"clean_full": ends} if ends else {}
         only = one_answer([mapping(row) for row in listed(evaluation.get("per_class") or [])])
-        told = () if only is None else (Flag(ONE_ANSWER, f"one answer: the model gives every row the class {only}"),)
+        constant = (
+            () if only is None else (Flag(ONE_ANSWER, f"one answer: the model gives every row the class {only}"),)
+        )
         for attack in filter(None, attacks):
-            yield _attacked(name, attack, values, intervals, told)
+            yield _attacked(name, attack, values, intervals, constant)
         if not attacks:  # all that is known of it is its accuracy
             both = {**intervals, **({"clean": ends} if ends else {})}
-            yield Measured(arm=name, attack="", values={**values, "clean": whole}, intervals=both, flags=told)
+            yield Measured(arm=name, attack="", values={**values, "clean": whole}, intervals=both, flags=constant)
 
 
 def _attacked(
-    arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any], told: tuple[Flag, ...] = ()
+    arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any], constant: tuple[Flag, ...] = ()
 ) -> Measured:
-    """``told``: that the evaluation saw one answer, which a result may say itself."""
+    """``constant``: the flag of an evaluation that saw one answer; the result may have it too."""
     from robust_tickets.attack.flags import ONE_ANSWER, Flag
     from robust_tickets.attack.result import AttackResult
     from robust_tickets.report.run_data import interval, number
@@ -237,7 +241,7 @@ def _attacked(
     found = AttackResult.load(folder)
     own = {name: number(getattr(found, name)) for name in MEASURES}
     ends = {name: pair for name, given in found.intervals.items() if (pair := interval(given)) is not None}
-    more = () if ONE_ANSWER in found.flag_codes else told
+    more = () if ONE_ANSWER in found.flag_codes else constant
     return Measured(
         arm=arm or folder.name or str(folder),
         attack=found.attack,

@@ -125,7 +125,7 @@ def _answered(arguments: list[str]) -> int:
     except BrokenPipeError:
         raise
     except KeyboardInterrupt:
-        return _fail("interrupted", "run the same command to go on", INTERRUPTED, as_json)
+        return _fail("interrupted", "run the same command to resume", INTERRUPTED, as_json)
     except CycloptsError as problem:
         return _fail(*said(problem), BAD_INPUT, as_json)
     except TicketsError as problem:

@@ -154,7 +154,7 @@ def train(
     ticket
         Cut the model to this ticket first; an unstructured one masks its weights.
     without
-        Draw the ticket's weights anew (initialisation), or train the whole model with all other weights drawn anew (structure).
+        Draw the ticket's weights again (initialisation), or train the whole model with all other weights drawn again (structure).
     max_length
         Tokens of a text; 128 by default, 256 for IMDB and AG News.
     seed

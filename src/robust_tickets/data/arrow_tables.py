@@ -12,7 +12,7 @@ Token tables: a split is tokenised once, streaming, kept in the user's cache and
 On disk are the ids of all rows one after another, where each row starts, and, for a model that takes token types, how many of a row's
 first tokens are of type 0 (the rest are of type 1: true of every family that marks pairs); a tokenizer of other types has them all
 stored. Padding is none of it: it is added to a batch as the tokenizer would. The report, with every file's hash, is written last, and a
-table whose files are not what it says is made anew: a wrong id would stop a GPU's kernels, not raise.
+table whose files are not what it says is made again: a wrong id would stop a GPU's kernels, not raise.
 """
 
 from __future__ import annotations

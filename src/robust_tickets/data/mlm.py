@@ -3,7 +3,7 @@
 Unlabelled text, for masked-language modelling: from a file, a folder, the Hub, or the texts of a task.
 
 A document is a line of a .txt file, a row of a table (the column ``text``, or the only one), a text or pair of a task.
-A corpus is read anew whenever it is asked for its texts, one at a time; its digest depends on what it holds, not on
+A corpus is read again whenever it is asked for its texts, one at a time; its digest depends on what it holds, not on
 where that lies.
 
 Blocks of token ids from a corpus, and the same blocks with some words masked: what a masked-language model is trained
@@ -56,7 +56,7 @@ Text = tuple[str, str]  # a text, or what is wrong with it
 
 @dataclass(frozen=True, kw_only=True)
 class Corpus:
-    """``digest`` depends on the texts only; ``size``: about how many characters; ``texts()`` reads them anew."""
+    """``digest`` depends on the texts only; ``size``: about how many characters; ``texts()`` reads them again."""
 
     name: str
     digest: str

@@ -57,7 +57,7 @@ class Answers(Lines):
 
     def __init__(self, out: Path, key: dict[str, Any], rows: int) -> None:
         self.out, self.classes, self.count = out, len(key["labels"]), 0
-        self.places = array("q", [-1]) * rows  # where the line with a row's answer begins, of an earlier call
+        self.offsets = array("q", [-1]) * rows  # where the line with a row's answer begins, of an earlier call
         self.header = {"schema": SCHEMA, **key}
         super().__init__(out.with_name(f"{out.name}.answers.part"), self.header)
 
@@ -71,28 +71,28 @@ class Answers(Lines):
 
     def other(self, found: Any, header: dict[str, Any]) -> None:
         before = found if isinstance(found, dict) else {}
-        self.tell_anew(
+        self._warn_of(
             next(
                 (what for name, what in OF.items() if before.get(name) != header[name]),
                 "another version of this program",
             )
         )
 
-    def tell_anew(self, of: str) -> None:
-        warn(f"the answers in {self.part} are of {of}: starting anew")
+    def _warn_of(self, of: str) -> None:
+        warn(f"the answers in {self.part} are of {of}: starting over")
 
-    def begin_anew(self, of: str) -> None:
+    def start_over(self, of: str) -> None:
         """Forget what was taken up: it is ``of`` something else."""
-        self.tell_anew(of)
-        self.places, self.count = array("q", [-1]) * len(self.places), 0
+        self._warn_of(of)
+        self.offsets, self.count = array("q", [-1]) * len(self.offsets), 0
         with self._said():
             self._begin(self.header)
 
     def take(self, line: bytes, place: int) -> bool:
         found = self._parts(line)
         for number in found:
-            self.count += self.places[number] < 0
-            self.places[number] = place
+            self.count += self.offsets[number] < 0
+            self.offsets[number] = place
         return bool(found)
 
     def _parts(self, line: bytes) -> dict[int, Answer]:
@@ -100,7 +100,7 @@ class Answers(Lines):
         try:
             found = {number: Answer(label, scores) for number, label, scores in zip(*loaded(line), strict=True)}
             fine = all(
-                0 <= n < len(self.places) and 0 <= a.label < self.classes == len(a.scores) for n, a in found.items()
+                0 <= n < len(self.offsets) and 0 <= a.label < self.classes == len(a.scores) for n, a in found.items()
             )
         except (TypeError, ValueError):
             return {}
@@ -108,12 +108,12 @@ class Answers(Lines):
 
     def of(self, numbers: Sequence[int]) -> dict[int, Answer]:
         """What earlier calls answered of these rows."""
-        known = [n for n in numbers if n < len(self.places) and self.places[n] >= 0] if self.count else []
+        known = [n for n in numbers if n < len(self.offsets) and self.offsets[n] >= 0] if self.count else []
         if not known:
             return {}
         found: dict[int, Answer] = {}
         with self._said(), self.reader() as lines:
-            for place in sorted({self.places[number] for number in known}):
+            for place in sorted({self.offsets[number] for number in known}):
                 lines.seek(place)
                 found |= self._parts(lines.readline())
         return {number: found[number] for number in known}
@@ -370,15 +370,15 @@ def _known_again(clf: Classifier, kept: Answers, rows: Rows, columns: tuple[str,
     stream = (
         (n, row.texts)
         for n, row in enumerate(read_texts(rows, columns))
-        if n < len(kept.places) and kept.places[n] >= 0
+        if n < len(kept.offsets) and kept.offsets[n] >= 0
     )
     asked = dict(islice(stream, PROBES))
     before = kept.of(list(asked))
     pairs = zip(before.values(), clf.probe(asked.values())[0], strict=False)  # none of a model, None where it failed
     if any(abs(a - b) > UNSTEADY for old, new in pairs if new for a, b in zip(old.scores, new, strict=True)):
-        kept.begin_anew(f"a function that gave other answers than {clf.identity.partition(':')[2]} does now")
+        kept.start_over(f"a function that gave other answers than {clf.identity.partition(':')[2]} does now")
     else:
-        say(f"predict: {kept.count} of {len(kept.places)} rows were answered before and are taken over")
+        say(f"predict: {kept.count} of {len(kept.offsets)} rows were answered before and are taken over")
 
 
 def _predict(
@@ -386,7 +386,7 @@ def _predict(
 ) -> dict[str, Any]:
     counts: Counter[str] = Counter(dict.fromkeys(clf.labels, 0))
     total, reasons = 0, Reasons()
-    with row_writer(out, named.schema()) as write, track("predict", len(kept.places), kept.count) as bar:
+    with row_writer(out, named.schema()) as write, track("predict", len(kept.offsets), kept.count) as bar:
         ask = Asking(clf, kept, bar)
         stream = read_texts(rows, columns, named.rest)
         while chunk := list(islice(stream, AT_ONCE)):

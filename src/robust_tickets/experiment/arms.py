@@ -1,7 +1,7 @@
 """Arms: the models a recipe compares, and where the ticket of each comes from.
 
 An arm trains the whole model, or a ticket. The ticket comes from a search (``search``; on another task: ``searched_on``), or it is a
-branch: that of another arm or of a folder (``ticket``), perhaps drawn anew from the same scores (``draw``). ``without`` takes one thing
+branch: that of another arm or of a folder (``ticket``), perhaps drawn again from the same scores (``draw``). ``without`` takes one thing
 away from the ticket: its weights (``"initialisation"``) or its shape (``"structure"``). A branch is resolved to the search it descends
 from, so that the same search in two arms is one stage, whatever the order of the arms.
 """
@@ -254,7 +254,7 @@ class Arm:
             said.append(f"drawn with {', '.join(drawn)}")
         if self.without:
             said.append(
-                {"initialisation": "its weights drawn anew", "structure": "whole, what it removes drawn anew"}[
+                {"initialisation": "its weights drawn again", "structure": "whole, what it removes drawn again"}[
                     self.without
                 ]
             )

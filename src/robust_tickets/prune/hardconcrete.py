@@ -1,7 +1,7 @@
 """HardConcrete: stochastic gates in [0, 1] on the encoder's matrices (Louizos et al., 2018), as RobustT learns them.
 
 A gate has one parameter, log alpha. In training ``s = sigmoid((logit u + log alpha) / beta)`` with u uniform, drawn
-anew in every forward pass; evaluated, ``s = sigmoid(log alpha)``; either way ``m = clip(s (zeta - gamma) + gamma, 0,
+again in every forward pass; evaluated, ``s = sigmoid(log alpha)``; either way ``m = clip(s (zeta - gamma) + gamma, 0,
 1)``, so that a gate is exactly 0 or 1 with positive probability. While a matrix's module runs, its weight is ``m *
 weight``. Numbers are RobustT's released code's: gamma -0.1, zeta 1.1, beta 2/3, u clamped to [1e-4, 1 - 1e-4], log
 alpha ln 5 at the start (evaluated, a gate is 0.9; sampled, 3.9 % are 0 and 50.3 % are 1).
@@ -96,9 +96,9 @@ class HardConcrete(nn.Module):
         self.granularity, self.generator, self.freeze, self._layout = granularity, generator, freeze, layout
         self._model, self._covered = (model,), tuple(covered)  # in tuples: no part of this module and of its state dict
         self._hooks: tuple[Any, ...] = ()
-        # this pass's samples; of a gate per weight, the gated matrix of the layer that runs; and the same gated by hand
+        # this pass's samples; of a gate per weight, the gated matrix of the layer that runs; and the same gated explicitly
         self._drawn: dict[int, Tensor] = {}
-        self._by_hand: dict[int, tuple[Tensor, Tensor]] = {}
+        self._explicit: dict[int, tuple[Tensor, Tensor]] = {}
         self._required: dict[str, bool] = {}
         self.aside = False
         self._weights = {name: _weights(covered, len(shapes), name).to(**kind) for name in get_args(Normalisation)}
@@ -154,13 +154,13 @@ class HardConcrete(nn.Module):
 
     def drawn(self, entry: Covered, kind: torch.dtype) -> tuple[Tensor, Tensor]:
         """A matrix under this pass's gates, without autograd, and the gates' s."""
-        if entry.gate not in self._by_hand:
+        if entry.gate not in self._explicit:
             log_alpha, weight = self.log_alpha[entry.gate].detach(), entry.module._parameters["weight"].detach()
             u = torch.rand(log_alpha.shape, generator=self.generator, device=log_alpha.device, dtype=log_alpha.dtype)
             gated = torch.empty_like(weight, dtype=kind)
             fused(open_gates, u.is_cuda)(u.view(-1), log_alpha.view(-1), weight.view(-1), gated.view(-1))  # u becomes s
-            self._by_hand[entry.gate] = gated, u
-        return self._by_hand[entry.gate]
+            self._explicit[entry.gate] = gated, u
+        return self._explicit[entry.gate]
 
     def gated(self, entry: Covered, kind: torch.dtype) -> Tensor:
         """The weight of a matrix under its gates, in the precision ``kind``."""
@@ -214,7 +214,7 @@ class HardConcrete(nn.Module):
 
     def _forget(self, *_: Any) -> None:
         self._drawn.clear()
-        self._by_hand.clear()
+        self._explicit.clear()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(torch.zeros(1)).dtype in HALVES:
@@ -284,7 +284,7 @@ class _Sampled(torch.autograd.Function):
 
 
 class Drawn:
-    """A matrix with a gate on every weight, gated by hand."""
+    """A matrix with a gate on every weight, gated explicitly."""
 
     constant = False
 

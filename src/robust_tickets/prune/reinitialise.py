@@ -41,7 +41,7 @@ def reinitialise_outside(model: AnyModel, ticket: Ticket, seed: int = 0) -> AnyM
 
 def _reinitialised(model: AnyModel, ticket: Ticket, seed: int, *, inside: bool) -> AnyModel:
     twin = model.copy() if isinstance(model, ModelClassifier) else copy.deepcopy(model)
-    inner, layout = inner_of(twin, "drawn anew")
+    inner, layout = inner_of(twin, "drawn again")
     tensors = inner.state_dict()
     spread = float(getattr(inner.config, "initializer_range", 0.02))
     with torch.no_grad():

@@ -86,7 +86,7 @@ class Kind:
 
 
 def _nltk_folders() -> list[Found]:
-    """NLTK's own places (found without importing it)."""
+    """NLTK's own folders (found without importing it)."""
     named = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
     prefixes = [Path(sys.prefix), Path(sys.prefix) / "share", Path(sys.prefix) / "lib"]
     prefixes += [Path(part) for part in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]

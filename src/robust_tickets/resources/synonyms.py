@@ -123,7 +123,7 @@ def _content(path: Path, _size: int, _time: int) -> str:
     return sha256_file(path)
 
 
-MADE = 1  # of the rules below: another number builds every cached table anew
+MADE = 1  # of the rules below: another number rebuilds every cached table
 MARKS = ("##", "Ġ", "▁")  # WordPiece: continues; byte-level BPE and SentencePiece: after a space
 
 
@@ -138,7 +138,7 @@ class SynonymTable:
     source: Resource
 
     def swappable(self, ids: np.ndarray) -> np.ndarray:
-        """Which places of a sequence of ids hold a word that has candidates."""
+        """Which positions of a sequence of ids hold a word that has candidates."""
         continues = np.zeros(len(ids) + 1, dtype=bool)
         continues[1:-1] = self.joined[ids[1:]] & self.open[ids[:-1]]
         return (self.counts[ids] > 1) & ~continues[:-1] & ~continues[1:]

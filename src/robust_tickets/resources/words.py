@@ -1,6 +1,6 @@
 """Words: what one is, which ones attacks leave alone, and characters that look alike.
 
-The word rule is the one that attacks, synonyms and checks share (TextAttack 0.3.11's, written anew). A word is a maximal run of letters, digits
+The word rule is the one that attacks, synonyms and checks share (TextAttack 0.3.11's, rewritten). A word is a maximal run of letters, digits
 and a few characters that may stand inside one, without those few at its ends. So "don't" and "well-made" are one word, "U.S." is two,
 "'fine'" is "fine", and punctuation is none. Case is kept. TextAttack first cuts Chinese text by a dictionary (jieba); here a run of CJK
 characters is one word, because no English resource knows such words anyway.

@@ -1,7 +1,7 @@
 """A ticket's files: ``ticket.safetensors`` (bit-packed masks, scores of units) and ``ticket.json`` (the rest).
 
 One score a weight is 32 times its mask: the scores of an unstructured ticket lie in ``scores.safetensors``, are read
-when first drawn from, and may be removed; what is left is a whole ticket that can be applied but not drawn from anew.
+when first drawn from, and may be removed; what is left is a whole ticket that can be applied but not drawn from again.
 """
 
 from __future__ import annotations

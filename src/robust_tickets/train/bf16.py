@@ -29,7 +29,7 @@ from robust_tickets.prune.working import Part, Passed, Working, column_sums, fou
 
 
 class Linear(torch.autograd.Function):
-    """A linear layer whose weights' gradient is taken by hand. ``anchor`` wants a gradient: else a layer whose input wants none had no
+    """A linear layer whose weights' gradient is computed here. ``anchor`` wants a gradient: else a layer whose input wants none had no
     backward pass.
     """
 
@@ -51,7 +51,7 @@ class Linear(torch.autograd.Function):
 
 
 class Norm(torch.autograd.Function):
-    """A layer normalisation whose weights' gradients are taken by hand."""
+    """A layer normalisation whose weights' gradients are computed here."""
 
     @staticmethod
     def forward(
@@ -239,7 +239,7 @@ class Half:
                     work.requires_grad_(master.requires_grad)  # autograd's, and gathered
                 self.copies.append(Copy(module, name, master, work))
         self.own = {id(copy.work): copy for copy in self.copies}
-        # modules whose weight gradients are taken by hand, and by which method: its name, for a bound one would keep all this alive
+        # modules whose weight gradients are computed here, and by which method: its name, for a bound one would keep all this alive
         self.by_hand = {m: _BY_HAND[type(m)] for m in model.modules() if type(m) in _BY_HAND and id(m) not in wide}
         self.anchor = torch.zeros((), requires_grad=True)
         self.sums: dict[int, Tensor] = {}  # of gradients, float32, by the parameter's id; made when first needed

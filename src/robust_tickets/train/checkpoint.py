@@ -86,7 +86,7 @@ def _pieces(order: list[str], tensors: Mapping[str, Tensor]) -> Iterator[bytes |
 
 
 def _header(order: list[str], tensors: Mapping[str, Tensor]) -> bytes:
-    places, at = {}, 0
+    entries, at = {}, 0
     for name in order:
         tensor = tensors[name]
         if tensor.dtype not in TYPES:
@@ -94,9 +94,9 @@ def _header(order: list[str], tensors: Mapping[str, Tensor]) -> bytes:
                 f"a checkpoint cannot hold {name!r} of type {tensor.dtype}", hint=f"one of {', '.join(map(str, TYPES))}"
             )
         end = at + size_of(tensor)
-        places[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
+        entries[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
         at = end
-    text = json.dumps(places, separators=(",", ":")).encode()
+    text = json.dumps(entries, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)  # the data begins at a multiple of 8
     return struct.pack("<Q", len(text)) + text
 
@@ -107,7 +107,7 @@ PREFIX = "step-"
 
 @dataclass(kw_only=True)
 class State:
-    """Everything that a run needs to go on: ``tensors`` by name, and JSON ``values``."""
+    """Everything that a run needs to resume: ``tensors`` by name, and JSON ``values``."""
 
     step: int
     tensors: Mapping[str, Tensor]
@@ -250,7 +250,7 @@ def restore(run: TrainingRun, state: State) -> None:
     if begun_on != run.device.type:  # other random streams, other rounding: it would not be the same run
         raise TicketsError(
             f"the run in {run.folder} was begun on {begun_on}, the model is on {run.device.type}",
-            hint=f"continue on the device it was begun on, or remove {run.folder}/checkpoint to start anew",
+            hint=f"continue on the device it was begun on, or remove {run.folder}/checkpoint to start over",
         )
     threads, here = state.values.get("threads"), torch.get_num_threads()
     if begun_on == "cpu" and threads not in (None, here):
@@ -264,13 +264,13 @@ def restore(run: TrainingRun, state: State) -> None:
         raise TicketsError(
             f"the run in {run.folder} read its texts {before}, now they would be read {now}",
             hint="set ROBUST_TICKETS_CACHE as it was when the run was begun (tokens could be kept then and cannot now, or the other way "
-            f"round), or remove {run.folder}/checkpoint to start anew",
+            f"round), or remove {run.folder}/checkpoint to start over",
         )
     trained = _trained(run)
     saved = {name.removeprefix("part/"): value for name, value in state.tensors.items() if name.startswith("part/")}
     if saved.keys() != trained.keys():
         raise TicketsError(
-            f"the checkpoint in {run.folder} does not fit the model", hint="remove the folder to start anew"
+            f"the checkpoint in {run.folder} does not fit the model", hint="remove the folder to start over"
         )
     with torch.no_grad():
         for name, value in trained.items():

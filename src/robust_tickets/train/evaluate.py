@@ -47,7 +47,7 @@ class Evaluation:
 class Evaluator:
     """``Evaluator(clf, split)()`` is ``evaluate(clf, split)``, made for being asked after every epoch: its texts are encoded once.
 
-    An encoded text takes about 150 bytes and 5 a token; rows beyond the first ``KEPT`` are encoded anew.
+    An encoded text takes about 150 bytes and 5 a token; rows beyond the first ``KEPT`` are encoded again.
     """
 
     def __init__(self, clf: Classifier, split: Split) -> None:

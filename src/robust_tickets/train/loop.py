@@ -329,7 +329,7 @@ class TrainingRun:
         seed_dropout(self.seed, self.title, "dropout")
         if not self._resume():
             if self.metrics.length():
-                progress.say(f"{self.title}: an earlier attempt left no checkpoint, so it begins anew")
+                progress.say(f"{self.title}: an earlier attempt left no checkpoint, so it starts over")
             self.metrics.cut(0)
             self._evaluate()
 

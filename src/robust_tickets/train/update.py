@@ -195,7 +195,7 @@ class Engine:
     generators: Mapping[str, torch.Generator] = field(default_factory=dict)  # of the step, besides torch's own
     name: str = "eager"
 
-    continues = False  # the random streams go on from update to update, so that a checkpoint must hold them
+    continues = False  # the random streams continue from update to update, so that a checkpoint must hold them
 
     def __post_init__(self) -> None:
         self.device = next(iter(self.parameters.values())).device

@@ -10,7 +10,7 @@ The ranking needs the model itself: a victim that only answers, as a callable or
 
 Where paper and TextAttack 0.3.11 disagree, TextAttack is followed:
 
-- ranking: TextAttack leaves dropout on while it takes the gradient, so that its order is drawn anew each time; here dropout is off. The
+- ranking: TextAttack leaves dropout on while it takes the gradient, so that its order is drawn again each time; here dropout is off. The
   label of the loss is the predicted one, which is the true one for every example that is attacked. Since 0.3.11 the gradient is that of
   the text up to the last word that may change, and no more words are ranked than the model has positions; see ``attack.services`` for how
   tokens are matched to words;

@@ -12,7 +12,7 @@ Where paper and TextAttack 0.3.11 disagree, TextAttack is followed, because publ
   TextAttack makes one candidate of each kind, asks the victim about all, and keeps the best if it raises the score;
 - stop words stay (NLTK's list), no word is changed twice, and a word of one letter is left alone. Of a pair, both columns are attacked.
 
-Characters are drawn at random, anew at every visit, from streams of the example's own; see TextBugger.
+Characters are drawn at random at every visit, from streams of the example's own; see TextBugger.
 """
 
 from __future__ import annotations

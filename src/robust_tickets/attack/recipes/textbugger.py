@@ -12,10 +12,10 @@ Where paper and TextAttack 0.3.11 disagree, TextAttack is followed, because publ
 - similarity: the paper's 0.8 is a cosine; TextAttack's 0.8 is angular, a cosine of 0.809;
 - stop words stay (NLTK's list) and no word is changed twice. Of a pair, both columns are attacked.
 
-Characters are drawn at random, anew at every visit, from streams of the example's own. TextAttack draws from one stream for all examples,
+Characters are drawn at random at every visit, from streams of the example's own. TextAttack draws from one stream for all examples,
 so that its result for an example depends on those before it; seeded before each example, it draws the same.
 
-An inserted space makes one word two, and the words behind it move by one. The ranking does not: TextAttack goes on with the old indices,
+An inserted space makes one word two, and the words behind it move by one. The ranking does not: TextAttack continues with the old indices,
 so a word may be visited in another's place, and the last one not at all. That is kept.
 """
 

@@ -1,4 +1,4 @@
-"""One random edit of a word's characters, drawn anew at every visit."""
+"""One random edit of a word's characters, drawn at every visit."""
 
 from __future__ import annotations
 

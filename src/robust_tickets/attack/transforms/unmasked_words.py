@@ -45,7 +45,7 @@ class UnmaskedWords(Transformation):
     A word of one token may become any of its tokens that is one word and no piece. For a word of several pieces, tokens are joined in
     the order of the Cartesian product, the last piece changing fastest, until ``count`` of them are one word. The word's place is where
     a mask put in its stead is found, and its pieces are those it has alone: where it is read otherwise in its text (an emoji attached,
-    say), the places are off by as much, and may lie in the padding. Nothing is re-cased, and what comes twice stays twice.
+    say), the positions are off by as much, and may lie in the padding. Nothing is re-cased, and what comes twice stays twice.
     """
 
     masked: MaskedModel = resource()
@@ -94,7 +94,7 @@ def doubtful(gaps: np.ndarray, tried: int) -> bool:
     """Whether a batch's rounding could change which words the first ``tried`` combinations of ids are made of.
 
     Candidates are sorted later, so that only the choice matters: at each piece, the ids used with all that follows, the one in use when
-    enough was found, and the rest must be told apart; and those on the list from the others, where all of it was used.
+    enough was found, and the rest must differ clearly; and those on the list from the others, where all of it was used.
     """
     pieces, count = gaps.shape
     for piece, row in enumerate(gaps):

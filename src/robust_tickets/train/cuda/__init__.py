@@ -23,7 +23,7 @@ def capturable(device: torch.device) -> bool:
 
 
 def engine_for(run: TrainingRun) -> Engine:
-    """``auto`` takes graphs on a CUDA device for runs of some length; ``graph`` elsewhere is said to be eager."""
+    """``auto`` takes graphs on a CUDA device for runs of some length; elsewhere ``graph`` logs that it runs eagerly."""
     kind, cuda = run.engine_kind, capturable(run.device)
     if kind == "graph" and not cuda:
         progress.say(f"{run.title}: graphs need a CUDA device, the model is on {run.device.type}: it runs eagerly")

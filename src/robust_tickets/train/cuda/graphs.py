@@ -1,13 +1,13 @@
 """Updates as CUDA graphs: the eager engine's own code, recorded once for every shape of a batch, then replayed.
 
 An eager update launches thousands of small kernels, and at 32 tokens a GPU waits for Python most of the time. A graph launches them all at
-once. It repeats exactly what was recorded: the same kernels at the same addresses. So batches are copied to fixed places, gradients stay
+once. It repeats exactly what was recorded: the same kernels at the same addresses. So batches are copied to fixed buffers, gradients stay
 where they are, and the learning rate is a number on the device. Random numbers are new in every replay: a graph moves the generators on as
-the eager code would, and reads their place anew. So the streams continue through the whole run, the eager updates in it too, where the
+the eager code would, and reads their state again. So the streams continue through the whole run, the eager updates in it too, where the
 eager engine seeds them for every micro-batch.
 
 The first updates of a shape run eagerly, as real updates (libraries set themselves up in them); then the shape is recorded. Where that
-fails, because a step waits for the GPU or rewinds a random stream, the reason is said and the run goes on eagerly.
+fails, because a step waits for the GPU or rewinds a random stream, the reason is logged and the run continues eagerly.
 """
 
 from __future__ import annotations
@@ -166,7 +166,7 @@ class Captured(Engine):
                 parameter.grad = self.fixed[id(parameter)]
 
     def _capturable(self, on: bool) -> None:
-        """AdamW wants to be told; it warns when it is told and then runs outside a graph."""
+        """AdamW needs this flag; with it set it warns when run outside a graph."""
         for group in self.optimiser.param_groups:
             group["capturable"] = on
 
