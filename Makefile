@@ -25,8 +25,10 @@ page: $(STAMPS)/demo
 coverage: $(STAMPS)/test
 	$(BIN)/python -m pytest -m "not slow and not gpu" --cov=robust_tickets --cov-report=term:skip-covered $(ARGS)
 
+# the longer proofs, and the tests of the benchmarks with the fixtures of tests/
 test-slow: $(STAMPS)/test
 	$(BIN)/python -m pytest -m "slow" $(ARGS)
+	PYTHONPATH=tests $(BIN)/python -m pytest -p conftest benchmarks $(ARGS)
 
 # a sample of the tests with the oldest, the pinned and the newest versions that pyproject.toml allows; then the wheel, outside the clone
 VERSIONS ?= lowest pinned newest wheel

@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attacking import stable_files, toy_victim
+from refusing import refused
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import PART, AttackResult, ExampleLog
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import set_aside
 from tiny import tiny_classifier
 
 TEXTS = ["a good film", "bad bad plot", "the story is fine, really", "dull and slow", "", "happy dog runs", "old house"]
@@ -105,14 +105,13 @@ def test_a_folder_of_another_attack_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path, live=1)
     victim.left = 10**9
-    with pytest.raises(TicketsError, match="the work of another run") as caught:
+    with refused("stage.other_work") as caught:
         PWWS()(clf, SPLIT, n=0, seed=1, folder=tmp_path)
     assert caught.value.code == "stage.other_work"
-    assert str(tmp_path / PART) in caught.value.message  # what to remove
-    with pytest.raises(TicketsError, match="the work of another run"):
+    with refused("stage.other_work"):
         PWWS()(clf, SPLIT, n=0, seed=1, folder=tmp_path)
     PWWS()(clf, SPLIT, n=0, folder=tmp_path)
-    with pytest.raises(TicketsError, match="the work of another run"):
+    with refused("stage.other_work"):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path, query_budget=5)
 
 
@@ -227,7 +226,7 @@ def test_two_callables_of_one_name_are_two_victims(tmp_path: Path) -> None:
     PWWS()(Classifier.wrap(Sometimes(), labels=["x", "y"]), SPLIT, n=0, folder=tmp_path)
     other = Sometimes()
     other.inner = toy_victim(2).function
-    with pytest.raises(TicketsError, match="the work of another run"):
+    with refused("stage.other_work"):
         PWWS()(Classifier.wrap(other, labels=["x", "y"]), SPLIT, n=0, folder=tmp_path)
     PWWS()(Classifier.wrap(Sometimes(), labels=["x", "y"]), SPLIT, n=0, folder=tmp_path)
 
@@ -282,38 +281,6 @@ def test_a_damaged_result_is_kept_aside_and_made_again(
     assert (tmp_path / "damaged" / "result.json").read_text() == damaged
     assert (tmp_path / "damaged" / "examples.jsonl").read_bytes() == (tmp_path / "examples.jsonl").read_bytes()
     assert AttackResult.load(tmp_path) == again
-
-
-def test_a_damaged_result_is_left_to_who_holds_the_folder(tmp_path: Path) -> None:
-    """A second process read the damaged file, and moved what the first wrote in its place."""
-    clf = toy_victim(1)
-    PWWS()(clf, SPLIT, n=0, folder=tmp_path)
-    (tmp_path / "result.json").write_text("")
-    first = ExampleLog(tmp_path, len(SPLIT), "another process")
-    with pytest.raises(TicketsError, match="another process is attacking into this folder"):
-        PWWS()(clf, SPLIT, n=0, folder=tmp_path)
-    assert (tmp_path / "result.json").exists()
-    assert (tmp_path / "examples.jsonl").exists()
-    first.close()
-
-
-def test_a_kill_between_the_two_moves_loses_neither_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    clf = toy_victim(1)
-    PWWS()(clf, SPLIT, n=0, folder=tmp_path)
-    examples = (tmp_path / "examples.jsonl").read_bytes()
-    (tmp_path / "result.json").write_text("")
-
-    def killed(path: Path, folder: Path) -> None:
-        set_aside(path, folder)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("robust_tickets.attack.engine.set_aside", killed)
-    with pytest.raises(KeyboardInterrupt):
-        PWWS()(clf, SPLIT, n=0, folder=tmp_path)
-    monkeypatch.undo()
-    PWWS()(clf, SPLIT, n=0, folder=tmp_path)
-    assert (tmp_path / "damaged" / "result.json").read_text() == ""
-    assert (tmp_path / "damaged" / "examples.jsonl").read_bytes() == examples
 
 
 def test_a_result_of_another_version_is_not_made_again(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusing import refused
 from robust_tickets.data.load import load_task
 from robust_tickets.errors import TicketsError
 
@@ -63,7 +64,7 @@ def test_nothing_selects_though_a_split_is_called_validation(folder: Path) -> No
 
 
 def test_nothing_selects_and_a_split_selects_is_refused(folder: Path) -> None:
-    with pytest.raises(TicketsError, match="'validation' selects"):
+    with refused("data.roles"):
         load_task(folder, validation="none", splits={"validation": "validation"})
-    with pytest.raises(TicketsError, match="divided into three"):
+    with refused("data.roles"):
         load_task(folder / "train.csv", validation="none")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -12,7 +11,6 @@ from robust_tickets.attack.constraints.edit_distance import STRIDE, EditDistance
 from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.text import Text
-from robust_tickets.errors import TicketsError
 
 short = st.text(alphabet="ab c", max_size=14)
 
@@ -63,27 +61,3 @@ def test_the_constraint_measures_from_the_original(words: list[str], data: st.Da
         assert kept == [c for c in candidates if levenshtein(original.joined, "\n".join(c.columns)) <= most]
         if kept and len(kept[0].text):
             current = kept[0].text
-
-
-def test_the_whole_text_is_compared_only_near_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from robust_tickets.attack.constraints import edit_distance as edits
-
-    sizes: list[int] = []
-
-    def counted(a: str, b: str, most: int) -> int | None:
-        sizes.append(len(a))
-        return distance(a, b, most)
-
-    monkeypatch.setattr(edits, "distance", counted)
-    text = Text.of("word " * 500)
-    game = ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0)
-    candidates = [Candidate(text, 7, new) for new in ("wrod", "wor", "wird", "woird")]
-    assert EditDistance(30).keep(game, candidates, text) == candidates
-    assert sizes == [len(text.joined), 4, 4, 4, 4]
-
-
-@pytest.mark.parametrize("most", [-1, 2.5, True, "30"])
-def test_nonsense_is_refused(most: object) -> None:
-    with pytest.raises(TicketsError) as caught:
-        EditDistance(most)  # type: ignore[arg-type]
-    assert caught.value.code.startswith("settings.")

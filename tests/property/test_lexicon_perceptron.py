@@ -98,22 +98,3 @@ def test_equals_nltk_on_the_real_model(shared: Path) -> None:
         expected = [tagger._universal.get(tag, "X") for _, tag in theirs.tag(context)]
         assert tagger.tags(context) == tagger(context) == expected
         assert [tagger.at(context, place) for place in range(len(context))] == expected
-
-
-def test_words_of_megabytes_are_tagged_and_not_remembered() -> None:
-    from robust_tickets.resources.tagger import Remembering
-
-    ours, theirs = both(*made_up(0))
-    long = ["good", "x" * 5000, "film"]
-    assert ours.tag(long) == [tag for _, tag in theirs.tag(long)]
-    assert ours._decided.cache_info().currsize == 0
-
-    class Length(Remembering):
-        def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:
-            return tuple(str(len(word)) for word in words)
-
-    tagger = Length()
-    assert (tagger.tags(long), tagger.at(long, 1)) == (["4", "5000", "4"], "5000")
-    assert tagger._remembered.cache_info().currsize == 0
-    assert tagger.tags(["a"]) == ["1"]
-    assert tagger._remembered.cache_info().currsize == 1

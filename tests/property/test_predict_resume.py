@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import random
 import signal
 import subprocess
@@ -15,18 +14,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusing import refused
 from robust_tickets.classifier import Classifier
-from robust_tickets.data.readers import open_rows
 from robust_tickets.deploy import predict
 from robust_tickets.deploy.predict import Answers
 from robust_tickets.deploy.predict import predict as predict_file
-from robust_tickets.errors import TicketsError
 from tiny import tiny_classifier
 
-Factory = pytest.TempPathFactory
 LABELS = ["x", "y"]
 
 
@@ -294,7 +291,7 @@ def predict_answer() -> Any:
 
 def test_a_second_process_is_kept_out(tmp_path: Path) -> None:
     first = Answers(tmp_path / "o.csv", {"labels": LABELS}, 3)
-    with pytest.raises(TicketsError, match=r"another process is predicting into .*o\.csv") as caught:
+    with refused("predict.busy") as caught:
         Answers(tmp_path / "o.csv", {"labels": LABELS}, 3)
     assert caught.value.exit_code == 3
     first.leave()
@@ -356,36 +353,3 @@ def test_stopped_on_the_command_line(tmp_path: Path, how: signal.Signals) -> Non
     assert whole.returncode == 0
     assert (tmp_path / "out.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
     assert not [name for name in names(tmp_path) if name.endswith(".part")]
-
-
-LINES = ["a,b", '"a",b', '"a\nb",c', "", "a", '"a"x,b', '"open', "{}", '{"a": 1}', "\t", "a\tb", " "]
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    lines=st.lists(st.sampled_from(LINES), max_size=12),
-    ending=st.sampled_from(["csv", "tsv", "jsonl"]),
-    mark=st.booleans(),
-    blank=st.integers(0, 2),
-)
-@example(lines=['"open', '"a",b', "a,b", '"open', "a", "b"], ending="csv", mark=False, blank=0)
-@example(lines=["{}"], ending="jsonl", mark=True, blank=1)
-def test_rows_are_counted_as_they_are_read(
-    tmp_path_factory: Factory, lines: list[str], ending: str, mark: bool, blank: int
-) -> None:
-    path = tmp_path_factory.mktemp("count") / f"in.{ending}"
-    head = {"csv": "x,y", "tsv": "x\ty", "jsonl": '{"x": 1, "y": 2}'}[ending]
-    path.write_text("\ufeff" * mark + "\n" * blank + "\n".join([head, *lines]), encoding="utf-8")
-    rows = open_rows(path)
-    assert rows.count() == len(list(rows.records(rows.columns[:1])))
-
-
-def test_a_slow_function_shows_every_call(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("robust_tickets.progress.LINE_EVERY", 0.0)
-    data = write(tmp_path / "in.csv", [f"text {i}" for i in range(30)] + [" ", "odd"])
-    predict_file(Victim(["odd"]).clf(batch_size=10), data, tmp_path / "out.csv", text="text")
-    told = [line.split(",")[0].strip() for line in capsys.readouterr().err.splitlines()]
-    assert told == [f"predict: {done}/32" for done in (1, 11, 21, 31, 32)]
-    assert not os.path.exists(part_of(tmp_path / "out.csv"))

@@ -12,7 +12,7 @@ from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 from transformers import PreTrainedTokenizerFast
 
 from robust_tickets.classifier.encode import encoded
-from robust_tickets.classifier.tokenizer import LONGEST, Splicer
+from robust_tickets.classifier.tokenizer import Splicer
 
 SPOKEN = [
     "the film is good , it's well-made !",
@@ -76,14 +76,6 @@ pieces |= st.sampled_from(
     ["", "!", "...", "\x00", "\u200d", "😀😀", "a\nb", "\n", "[CLS]", "</s>", "123", "x" * 30, "y" * 150]
 )
 texts = st.lists(pieces | st.text(max_size=8), max_size=14).map(" ".join) | st.text(max_size=60)
-
-
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_a_text_of_one_endless_word_is_not_remembered(name: str) -> None:
-    splicer = SPLICERS[name]
-    assert splicer is not None
-    assert splicer.ids(["z" * 5000, "good " + "w" * 5000]) == [None, None]
-    assert max(map(len, (*splicer._first, *splicer._rest))) <= LONGEST
 
 
 def whole(tokenizer: Any, rows: list[tuple[str, ...]], longest: int, types: bool) -> Any:

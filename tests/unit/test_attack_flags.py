@@ -14,8 +14,6 @@ from attacking import toy_victim
 from robust_tickets.attack.flags import CODES, flags_of
 from robust_tickets.attack.options import AttackOptions
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.replay import Count
-from robust_tickets.attack.result import Tally
 from robust_tickets.attack.scheduler import Reasons
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
@@ -130,36 +128,6 @@ def by_word(texts: list[str]) -> np.ndarray:
 
 
 CLF = Classifier.wrap(by_word, labels=["neg", "pos"])
-
-
-def test_the_flag_of_errors_says_of_what_most_of_them_failed() -> None:
-    def picky(texts: Any) -> Any:
-        if any("odd" in text for text in texts):
-            raise ValueError("this text\n is odd, " + "very " * 40 + "odd.")
-        if any("new" in text for text in texts):
-            raise KeyError("new")
-        return by_word(texts)
-
-    split = Split.of(
-        ["a good film", "a new film", "an odd film", "an odd plot", "a dull plot", "a good story"], [1, 0, 1, 0, 0, 1]
-    )
-    result = PWWS()(Classifier.wrap(picky, labels=["neg", "pos"]), split, n=0, max_failed=50)
-    said = dict(zip(result.flag_codes, result.flags, strict=True))["errors"]
-    assert "3 example(s) failed" in said
-    assert "; most often: ValueError: this text is odd, very very" in said
-    assert said.endswith("…")
-    assert len(said) < 300
-    assert "\n" not in said
-
-
-def test_attack_and_replay_count_reasons_alike() -> None:
-    """Of reasons that are as frequent the first is told; one without words leaves no colon behind."""
-    for reasons, said in ((("a b.", "c", "a\nb", "c"), "; most often: a b"), (("", ".", "c"), ""), ((), "")):
-        tally, count = Tally(), Count()
-        for reason in reasons:
-            tally.add({"status": "error", "forward_passes": 1, "error": reason})
-            count.add({"error": reason})
-        assert tally.reasons.often == count.reasons.often == said
 
 
 def test_texts_seen_in_training_are_counted() -> None:

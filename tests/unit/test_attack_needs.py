@@ -12,7 +12,6 @@ import pytest
 from robust_tickets import registry as registry_
 from robust_tickets.cli.doctor import EXTRAS
 from robust_tickets.config import resources_in
-from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ATTACKS
 from robust_tickets.resources import kinds as module
 from robust_tickets.resources.kinds import KINDS
@@ -36,27 +35,6 @@ def test_a_recipe_asks_for_what_it_says_that_it_needs(name: str, monkeypatch: py
 
 def test_every_kind_is_needed_by_some_attack() -> None:
     assert {kind for name in registry_.attacks() for kind in resources_in(ATTACKS.get(name))} == set(KINDS)
-
-
-def test_all_that_is_missing_is_said_at_once_and_as_doctor_says_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    for kind, known in KINDS.items():
-        monkeypatch.setitem(KINDS, kind, dataclasses.replace(known, folders=list, packages={}))
-    told = {line.kind: line for line in module.status()}
-    with pytest.raises(TicketsError) as caught:
-        ATTACKS.get("textfooler")().resources()
-    for kind in ("vectors", "tagger", "encoder"):
-        assert not told[kind].found
-        assert told[kind].what in caught.value.message
-        assert told[kind].get in caught.value.hint
-    assert "masked" not in caught.value.message
-    with pytest.raises(TicketsError) as caught:
-        ATTACKS.get("textfooler")(tagger="none", encoder="none").resources()
-    assert told["tagger"].what not in caught.value.message
 
 
 def test_extras_are_those_of_the_package() -> None:

@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from attacking import Literal, toy_victim
+from refusing import refused
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult, ExampleOutcome
 from robust_tickets.attack.tables import names, write_table
 from robust_tickets.data.task import Split
-from robust_tickets.errors import TicketsError
 
 TEXTS = [
     ("a good film", "not a bad story"),
@@ -130,14 +130,6 @@ def test_the_files_fit_their_schema(result: AttackResult, tmp_path: Path, budget
         assert problems(json.loads(line), schema("example")) == []
 
 
-def test_the_checker_can_object(result: AttackResult) -> None:
-    told = result.to_json()
-    assert problems(told | {"aua": 101.0}, schema("result"))
-    assert problems(told | {"new": 1}, schema("result"))
-    assert problems({k: v for k, v in told.items() if k != "curve"}, schema("result"))
-    assert problems(told | {"n": True}, schema("result"))
-
-
 def test_the_page_names_every_field() -> None:
     page = (Path(__file__).parents[2] / "docs/guides/attacks/results.md").read_text("utf-8")
     for name in ("result", "example"):
@@ -223,16 +215,16 @@ def test_tables_are_streamed(tmp_path: Path) -> None:
 
 
 def test_a_table_elsewhere_is_refused_clearly(tmp_path: Path) -> None:
-    with pytest.raises(TicketsError, match=r"'\.xlsx'"):
+    with refused("table.ending"):
         write_table([], ("text",), tmp_path / "t.xlsx")
-    with pytest.raises(TicketsError, match="without ending"):
+    with refused("table.ending"):
         write_table([], ("text",), tmp_path / "t")
     (tmp_path / "d.csv").mkdir()
-    with pytest.raises(TicketsError, match="is a folder"):
+    with refused("file.is_folder"):
         write_table([], ("text",), tmp_path / "d.csv")
     (tmp_path / "file").write_text("")
     for ending in ("csv", "parquet"):
-        with pytest.raises(TicketsError, match="file is a file"):
+        with refused("file.not_writable"):
             write_table([], ("text",), tmp_path / "file" / f"t.{ending}")
         write_table([], ("text",), tmp_path / f"empty.{ending}")
     assert not list(tmp_path.glob(".*part"))

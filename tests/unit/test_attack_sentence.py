@@ -143,18 +143,6 @@ def test_nonsense_is_refused(wrong: dict[str, Any]) -> None:
     SentenceSimilarity(-0.5, metric="cosine")
 
 
-def test_it_says_what_it_does() -> None:
-    assert (
-        SentenceSimilarity(0.8).describe()
-        == "sentence encoder: angular similarity with the original text at least 0.8 over the whole text"
-    )
-    said = SentenceSimilarity(0.2, 15, "cosine", "current", True).describe()
-    assert (
-        said
-        == "sentence encoder: cosine similarity with the current text at least 0.2 in a window of 15 words, shorter texts pass"
-    )
-
-
 @pytest.mark.parametrize(("likeness", "chosen"), [((0.7, 0.7), 0), ((0.7, 0.8), 1), ((0.8, 0.7), 0)])
 def test_the_constraints_own_metric_chooses_among_successes(likeness: tuple[float, float], chosen: int) -> None:
     game = ExampleState(original=Text.of("one"), goal=Untargeted(0), column_names=("text",), noise=0.0)

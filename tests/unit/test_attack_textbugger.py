@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-import robust_tickets
+from refusing import refused
 from robust_tickets import config
 from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
@@ -30,14 +30,8 @@ def victim(word: str = "good") -> Classifier:
     return Classifier.wrap(judge, labels=["neg", "pos"])
 
 
-def test_public_names() -> None:
-    assert robust_tickets.TextBugger is TextBugger
-    assert robust_tickets.DeepWordBug is DeepWordBug
-    assert {"textbugger", "deepwordbug"} <= set(robust_tickets.attacks())
-
-
 def test_a_missing_resource_is_an_error_and_a_dropped_one_is_said(tmp_path: Path) -> None:
-    with pytest.raises(TicketsError, match="vectors"):
+    with refused("resource.missing"):
         TextBugger(vectors=str(tmp_path / "nothing"), encoder="none").resources()
     result = BARE(victim(), Split.of(["Good film"], [1]), n=0)
     assert result.attack == "TextBugger without vectors and encoder"
@@ -133,15 +127,3 @@ def test_what_words_are_ranked_by(attack: Attack, asked: list[str]) -> None:
 
     attack(Classifier.wrap(judge, labels=["neg", "pos"]), Split.of(["good film"], [1]), n=0)
     assert set(seen) & {"film", "good ", "[UNK] film", "good [UNK]"} == set(asked)
-
-
-def test_a_word_of_two_megabytes_is_one_clear_error_for_look_alikes_and_an_ordinary_word_for_the_others() -> None:
-    split = Split.of(["good " + "ab" * 1_000_000, "good film"], [1, 1])
-    stuck, fine = BARE(victim("good"), split, n=0, live=2).examples()
-    assert fine.status == "success"
-    assert stuck.status in ("success", "unknown")  # "good" may be the first word visited
-    stuck, fine = BARE(victim("abab"), Split.of(["ab" * 1_000_000, "abab"], [1, 1]), n=0).examples()
-    assert stuck.status == "unknown"
-    assert "2,000,000 characters" in str(stuck.error)
-    long, fine = DeepWordBug()(victim("good"), split, n=0).examples()
-    assert {long.status, fine.status} == {"success"}

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import robust_tickets as rt
+from refusing import refused
 from robust_tickets.classifier import batches_by_size
 from robust_tickets.classifier.encode import clean
 from tiny import tiny_classifier
@@ -83,7 +84,7 @@ def test_surrogates() -> None:
 
 @pytest.mark.parametrize("text", [3, None, (), ("a", "b", "c"), ("a", 1), {"text": "a"}, b"a"])
 def test_what_is_no_text_is_refused(text: Any) -> None:
-    with pytest.raises(rt.TicketsError, match="one or two strings"):
+    with refused("text.columns"):
         CLF.logits([text])
 
 
@@ -98,7 +99,7 @@ def test_weights_that_give_nan_are_an_error() -> None:
     clf = tiny_classifier()
     with torch.no_grad():
         clf.model.classifier.bias.fill_(float("nan"))
-    with pytest.raises(rt.TicketsError, match="not finite") as problem:
+    with refused("classifier.not_finite") as problem:
         clf.logits(["x"])
     assert problem.value.exit_code == 3
 
@@ -123,7 +124,7 @@ def test_any_callable_can_be_wrapped(kind: Any) -> None:
     assert clf.encode([("x", "y")])[0] == clf.encode([("x", "y")])[0] != clf.encode(["x"])[0]
     assert clf.device.type == "cpu"
     assert clf.to("cpu").copy().digest == clf.digest
-    with pytest.raises(rt.TicketsError, match="cannot be saved"):
+    with refused("classifier.no_model"):
         clf.save_pretrained("anywhere")
 
 
@@ -147,10 +148,10 @@ def test_callables_are_checked(answer: Any, said: str) -> None:
 
 
 def test_wrap_refuses_what_cannot_be_called_and_bad_labels() -> None:
-    with pytest.raises(rt.TicketsError, match="expects a callable"):
+    with refused("callable.type"):
         rt.Classifier.wrap(3, labels=["a", "b"])  # type: ignore[arg-type]
     for labels in (["a"], ["a", "a"], []):
-        with pytest.raises(rt.TicketsError, match="different labels"):
+        with refused("classifier.labels"):
             rt.Classifier.wrap(print, labels=labels)
 
 
@@ -190,9 +191,9 @@ def test_copies_are_apart_and_digests_see_everything() -> None:
 
 
 def test_max_length_must_fit_the_positions() -> None:
-    with pytest.raises(rt.TicketsError, match="between 3 and 66"):
+    with refused("classifier.max_length"):
         tiny_classifier(max_length=67)
-    with pytest.raises(rt.TicketsError, match="between 3 and 64"):
+    with refused("classifier.max_length"):
         tiny_classifier("roberta", max_length=65)
     long = tiny_classifier("roberta", max_length=64)
     assert np.isfinite(long.logits(["good " * 100])).all()

@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load, save_file
 
 import robust_tickets as rt
+from refusing import refused
 from tiny import save_encoder, tiny_classifier
 
 TEXTS = [
@@ -50,9 +51,9 @@ def test_a_new_head_comes_from_the_seed_alone(
     assert 0.1 < spread < 0.3  # initializer_range of the tiny configs is 0.2
     assert capfd.readouterr().err == ""
     assert not caplog.records
-    with pytest.raises(rt.TicketsError, match="no classification head"):
+    with refused("classifier.no_head"):
         rt.load_classifier(folder)
-    with pytest.raises(rt.TicketsError, match=r"a loaded task, got 'reviews\.csv'"):
+    with refused("task.type"):
         rt.load_classifier(folder, "reviews.csv")
 
 
@@ -61,7 +62,7 @@ def test_a_missing_pooler_is_drawn_and_a_missing_layer_is_refused(tmp_path: Path
     one, two = (rt.load_classifier(folder, labels=["x", "y"], seed=3) for _ in range(2))
     assert one.digest == two.digest
     assert (one.model.bert.pooler.dense.bias == 0).all()
-    with pytest.raises(rt.TicketsError, match=r"does not hold the whole encoder: .* bert\.encoder\.layer\.1"):
+    with refused("model.incomplete"):
         rt.load_classifier(save_encoder(tmp_path / "b", drop=("encoder.layer.1.",)), labels=["x", "y"])
 
 
@@ -87,7 +88,7 @@ def test_a_head_without_its_pooler_is_told_as_that(tmp_path: Path, capsys: pytes
         weights,
         metadata={"format": "pt"},
     )
-    with pytest.raises(rt.TicketsError, match=r"has no classification head \(it lacks classifier\.bias\)\n"):
+    with refused("classifier.no_head"):
         rt.load_classifier(folder)
 
 
@@ -122,18 +123,14 @@ def test_names_that_lead_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         raise OSError("no route to the Hub")
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", offline)
-    with pytest.raises(
-        rt.TicketsError, match=r"not a folder here, not embedded .* not in the cache .*no route"
-    ) as problem:
+    with refused("model.not_found") as problem:
         rt.load_classifier("some/model", labels=["a", "b"])
-    assert "hf download some/model" in problem.value.hint
     assert problem.value.exit_code == 3
-    with pytest.raises(rt.TicketsError, match="is not a model folder"):
+    with refused("model.name"):
         rt.load_classifier(tmp_path / "absent", labels=["a", "b"])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(rt.TicketsError, match="not installed") as problem:
+    with refused("model.package") as problem:
         rt.load_classifier("minilm", labels=["a", "b"])
-    assert problem.value.hint == 'pip install "robust-tickets[demo]"'
 
 
 def test_a_cached_model_is_used_without_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,28 +176,10 @@ def test_damaged_folders(tmp_path: Path) -> None:
         with pytest.raises(rt.TicketsError, match=said):
             rt.load_classifier(folder, labels=["a", "b"])
     misfit = broken("j", "config.json", json.dumps({**config, "intermediate_size": 20}))
-    with pytest.raises(rt.TicketsError, match=r"could not be read|misshapen"):
+    with refused("model.shape"):
         rt.load_classifier(misfit, labels=["a", "b"])
-    with pytest.raises(rt.TicketsError, match="no tokenizer"):
+    with refused("model.tokenizer"):
         rt.load_classifier(broken("k", "tokenizer.json", "{"), labels=["a", "b"])
-
-
-@pytest.mark.parametrize("name", [None, 3, ["a"]])
-def test_what_is_no_name_is_told(name: Any) -> None:
-    """It was looked for on the Hub: `hf download None`."""
-    with pytest.raises(rt.TicketsError, match=r"expected a model's folder or name, got .* \(\w+\)\n.*Hub id"):
-        rt.Classifier.from_pretrained(name)
-
-
-def test_a_folder_with_a_graph_says_who_reads_it(tmp_path: Path) -> None:
-    """It was told to convert pickles, of which it has none."""
-    folder = save_encoder(tmp_path / "served")
-    (folder / "model.safetensors").rename(folder / "mine.onnx")
-    with pytest.raises(
-        rt.TicketsError, match=r"only mine\.onnx, a graph.*\n.*tickets attack.*load_classifier\('.*mine\.onnx'\)"
-    ) as caught:
-        rt.Classifier.from_pretrained(folder)
-    assert "pickle" not in str(caught.value)
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
@@ -208,7 +187,7 @@ def test_a_folder_without_a_tokenizer_is_refused(family: str, tmp_path: Path, mo
     """transformers would make one with an empty vocabulary, and the model would answer all the same."""
     clf = tiny_classifier(family)
     clf.model.save_pretrained(tmp_path)
-    with pytest.raises(rt.TicketsError, match="has no tokenizer"):
+    with refused("model.tokenizer"):
         rt.load_classifier(tmp_path)
 
     def cached(name: str, *, local_files_only: bool, **_: Any) -> str:
@@ -217,7 +196,7 @@ def test_a_folder_without_a_tokenizer_is_refused(family: str, tmp_path: Path, mo
         return str(tmp_path)
 
     monkeypatch.setattr("huggingface_hub.snapshot_download", cached)
-    with pytest.raises(rt.TicketsError, match="the cached copy lacks files; offline"):
+    with refused("model.not_found"):
         rt.load_classifier("some/model")
 
 
@@ -233,7 +212,7 @@ def test_tokenizers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     rules["model"]["vocab"] = {word: i for i, word in enumerate(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])}
     rules["added_tokens"] = [token for token in rules["added_tokens"] if token["special"]]
     (folder / "tokenizer.json").write_text(json.dumps(rules))
-    with pytest.raises(rt.TicketsError, match="knows no word"):
+    with refused("model.tokenizer"):
         rt.load_classifier(folder)
 
 
@@ -339,18 +318,14 @@ def test_a_head_for_tokens_is_not_taken_for_one_of_texts(tmp_path: Path) -> None
     BertForTokenClassification(clf.model.config).save_pretrained(
         folder
     )  # its head has the names and shapes of ours, and no pooler
-    with pytest.raises(
-        rt.TicketsError, match="no classification head for whole texts: it is a BertForTokenClassification"
-    ):
+    with refused("classifier.no_head"):
         rt.Classifier.from_pretrained(folder)
     assert rt.load_classifier(folder, labels=["neg", "pos"]).labels == (
         "neg",
         "pos",
     )  # its encoder may be trained on, with a new head
     whole = changed_config(clf.save_pretrained(tmp_path / "whole"), architectures=["ModernBertForTokenClassification"])
-    with pytest.raises(
-        rt.TicketsError, match="it is a ModernBertForTokenClassification"
-    ):  # a family whose two heads are alike throughout
+    with refused("classifier.no_head"):  # a family whose two heads are alike throughout
         rt.Classifier.from_pretrained(whole)
 
 
@@ -363,19 +338,8 @@ def test_a_head_for_texts_that_is_named_beside_another_is_taken(tmp_path: Path) 
 def test_class_names_that_do_not_fit_the_weights_are_told(tmp_path: Path) -> None:
     saved = tiny_classifier("bert", labels=("neg", "pos")).save_pretrained(tmp_path)
     changed_config(saved, id2label={"0": "neg", "5": "pos"}, label2id={"neg": 0, "pos": 5})
-    with pytest.raises(rt.TicketsError, match=r"id2label in config\.json names the classes 0, 5, expected 0 to 1"):
+    with refused("model.config"):
         rt.Classifier.from_pretrained(saved)
     changed_config(saved, id2label={"0": "neg", "1": "pos", "2": "meh"}, label2id={"neg": 0, "pos": 1, "meh": 2})
-    with pytest.raises(
-        rt.TicketsError, match=r"classifier\.bias is misshapen: \(2,\), where config\.json says \(3,\)"
-    ) as caught:
+    with refused("model.shape"):
         rt.Classifier.from_pretrained(saved)
-    assert "id2label" in caught.value.hint
-
-
-def test_nobody_is_told_to_remove_a_part_of_a_model(tmp_path: Path) -> None:
-    saved = tiny_classifier("bert", labels=("neg", "pos")).save_pretrained(tmp_path)
-    (saved / "config.json").write_text('{"model_type": ')
-    with pytest.raises(rt.TicketsError, match=r"config\.json is not valid JSON") as caught:
-        rt.Classifier.from_pretrained(saved)
-    assert caught.value.hint.startswith("copy or download the model again")

@@ -74,17 +74,6 @@ def test_predict_labels_a_file(tmp_path: Path) -> None:
         assert [row["predicted"] for row in csv.DictReader(file)] == clf.predict(TEXTS)[0]
 
 
-@pytest.mark.parametrize(
-    "text", ["[]", "{}", '{"arms": 3}', '{"arms": [3]}', '{"arms": [{"name": "plain"}]}', '{"arms": []}']
-)
-def test_a_run_whose_arms_are_damaged_says_so(text: str, tmp_path: Path) -> None:
-    """They ended in Python's KeyError, TypeError and StopIteration."""
-    (tmp_path / "arms.json").write_text(text)
-    for name in (str(tmp_path), f"{tmp_path}:plain"):
-        with pytest.raises(rt.TicketsError, match=r"arms\.json names no models\n.*damaged"):
-            rt.load_classifier(name)
-
-
 def test_weights_beside_a_graph_are_the_model_everywhere(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The commands opened the graph, Python the weights: one name, two victims."""
     pytest.importorskip("onnxruntime")

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from refusing import refused
 from robust_tickets.data.load import load_task
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -99,9 +100,9 @@ def test_given_labels_name_ids_or_fix_the_order(tmp_path: Path) -> None:
     assert all(e.label == int(e.id.split(":")[1]) % 2 for e in ids.train)
     named = load_task(write_csv(tmp_path / "named.csv", ROWS), labels=("good", "bad"))
     assert all(e.label == (0 if ROWS[int(e.id.split(":")[1])][1] == "good" else 1) for e in named.train)
-    with pytest.raises(TicketsError, match="no label is one of up, down"):
+    with refused("labels.unknown"):
         load_task(tmp_path / "named.csv", labels=("up", "down"))
-    with pytest.raises(TicketsError, match="twice"):
+    with refused("labels.twice"):
         load_task(tmp_path / "named.csv", labels=("bad", "bad"))
 
 
@@ -130,10 +131,10 @@ def test_folder_with_shards_and_dev(tmp_path: Path) -> None:
     assert [e.id for e in task.train] == [f"train:{i}" for i in range(200)]
     assert [e.texts[0] for e in task.train] == [t for t, _ in ROWS]
     (tmp_path / "train-00001-of-00002.csv").unlink()
-    with pytest.raises(TicketsError, match="1 of its 2 shards"):
+    with refused("data.shards"):
         load_task(tmp_path)
     write_csv(tmp_path / "train.csv", ROWS)
-    with pytest.raises(TicketsError, match="several files claim"):
+    with refused("data.shards"):
         load_task(tmp_path)
 
 

@@ -9,19 +9,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from calling import tickets
+from refusing import refused
 from robust_tickets.data import arrow_tables as table
 from robust_tickets.data.load import load_task
 from robust_tickets.errors import TicketsError
 from tables import ROWS, write_csv
-from tiny import tiny_classifier
 
 
 def test_one_class_and_too_many_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(TicketsError, match="only one class"):
+    with refused("labels.too_few"):
         load_task(write_csv(tmp_path / "a.csv", [(t, "same") for t, _ in ROWS]))
     rows = [(f"t {i}", f"label {i}") for i in range(table.MOST_LABELS + 5)]
-    with pytest.raises(TicketsError, match="more than 1000 different values"):
+    with refused("data.too_many_labels"):
         load_task(write_csv(tmp_path / "b.csv", rows), text="text", label="label")
 
 
@@ -52,11 +51,9 @@ def test_each_kind_of_bad_csv_row_is_listed_with_its_line(tmp_path: Path) -> Non
         assert sum(map(len, task.splits.values())) == 2002
         assert ("two\nlines",) in {e.texts for s in task.splits.values() for e in s}
         assert any("skipped 7 bad of 2009 rows" in note for note in task.notes)
-    with pytest.raises(TicketsError, match=r"7 of 2009 rows are bad \(strict allows none\)") as caught:
+    with refused("data.bad_rows") as caught:
         load_task(path, strict=True)
     assert caught.value.exit_code == 2
-    assert f"{path}:2004: missing label" in str(caught.value)
-    assert "and 2 more" in str(caught.value)
 
 
 def test_each_kind_of_bad_jsonl_row(tmp_path: Path) -> None:
@@ -95,29 +92,6 @@ def test_broken_utf8_in_parquet_costs_one_row(tmp_path: Path) -> None:
     assert [(b.row, b.reason) for b in task.skipped] == [(8, "broken UTF-8")]
 
 
-@pytest.mark.parametrize("verb", ["predict", "attack"])
-def test_a_damaged_page_of_parquet_is_the_files_fault(
-    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    tiny_classifier(labels=("0", "1")).save_pretrained(tmp_path / "model")
-    data = tmp_path / "a.parquet"
-    pq.write_table(
-        pa.table({"text": [f"film {i}" for i in range(3000)], "label": [i % 2 for i in range(3000)]}),
-        data,
-        row_group_size=999,
-    )
-    column = pq.read_metadata(data).row_group(2).column(0)
-    whole, start = data.read_bytes(), column.dictionary_page_offset
-    data.write_bytes(whole[:start] + b"\xff" * 99 + whole[start + 99 :])
-    flags = {
-        "predict": ["--out", str(tmp_path / "o.csv")],
-        "attack": ["--attack", "pwws", "--out", str(tmp_path / "o")],
-    }
-    error = tickets(capsys, verb, str(tmp_path / "model"), "--data", str(data), *flags[verb], code=2)["error"]
-    assert str(data) in error["message"]
-    assert len(error["message"].splitlines()) == 1
-
-
 def test_more_than_one_percent_stops(tmp_path: Path) -> None:
     at_limit = [*ROWS[:198], ("", "good"), ("", "good")]
     assert len(load_task(write_csv(tmp_path / "a.csv", at_limit)).skipped) == 2
@@ -129,7 +103,7 @@ def test_an_open_quote_loses_no_row_silently(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", ROWS)
     text = path.read_text().replace("a fine sentence number 150,", '"a fine sentence number 150,')
     path.write_text(text)
-    with pytest.raises(TicketsError, match="50 of 200 rows are bad"):
+    with refused("data.bad_rows"):
         load_task(path)
 
 
@@ -145,7 +119,7 @@ def test_label_unknown_in_train_is_a_bad_row(tmp_path: Path) -> None:
     task = load_task(train, test=tmp_path / "held.csv")
     assert [(b.row, b.reason) for b in task.skipped] == [(202, "unknown label 'ugly'")]
     assert len(task.test) == 200
-    with pytest.raises(TicketsError, match="unknown label 'ugly'"):
+    with refused("data.bad_rows"):
         load_task(train, test=tmp_path / "held.csv", strict=True)
 
 
@@ -183,27 +157,25 @@ def test_columns_with_one_reading_are_inferred(
 )
 def test_several_readings_are_asked_about(tmp_path: Path, header: tuple[str, ...], question: str) -> None:
     rows = [tuple(f"{name} {i}" for name in header) for i in range(100)]
-    with pytest.raises(TicketsError, match=question) as caught:
+    with pytest.raises(TicketsError, match=question):
         load_task(write_csv(tmp_path / "a.csv", rows, header))
-    assert all(repr(name) in str(caught.value) for name in header)
-    assert "--set text=" in caught.value.hint
 
 
 def test_missing_header_and_wrong_names(tmp_path: Path) -> None:
     path = write_csv(tmp_path / "a.csv", ROWS[1:], ROWS[0])
-    with pytest.raises(TicketsError, match="which column holds the label"):
+    with refused("data.unclear_column"):
         load_task(path)
     path = write_csv(tmp_path / "b.csv", [(t, i % 2) for i, (t, _) in enumerate(ROWS)], ("first row", "0"))
-    with pytest.raises(TicketsError, match="which column holds the label"):
+    with refused("data.unclear_column"):
         load_task(path)
     path = write_csv(
         tmp_path / "d.csv", [(t, i % 2) for i, (t, _) in enumerate(ROWS)], ("text", "7")
     )  # a number names no column
-    with pytest.raises(TicketsError, match="which column holds the label"):
+    with refused("data.unclear_column"):
         load_task(path)
-    with pytest.raises(TicketsError, match="has no column 'txt'; it has 'text'"):
+    with refused("data.no_column"):
         load_task(write_csv(tmp_path / "c.csv", ROWS), text="txt")
-    with pytest.raises(TicketsError, match="both text and label"):
+    with refused("data.columns"):
         load_task(tmp_path / "c.csv", text="text", label="text")
 
 
@@ -225,31 +197,7 @@ def test_unreadable_sources(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(TicketsError, match=message):
             load_task(tmp_path / name)
-    with pytest.raises(TicketsError, match="is no registered task") as caught:
+    with refused("data.not_found"):
         load_task("sst3")
-    assert "sst2" in caught.value.hint
-    with pytest.raises(TicketsError, match="data= gives files to a registered task"):
+    with refused("data.not_registered"):
         load_task("sst3", data=tmp_path)
-
-
-def test_broken_texts_that_are_attacked_as_they_are_are_told(tmp_path: Path) -> None:
-    path = tmp_path / "latin.csv"
-    path.write_bytes(
-        b"text,label\n" + b"".join(f"caf\xe9 {i},{'ab'[i % 2]}\n".encode("latin-1") for i in range(8)) + b"plain,a\n"
-    )
-    for _ in range(2):  # read, then found in the cache
-        task = load_task(path, splits={"test": "all"}, any_text=True)
-        assert task.test[0].texts == ("caf\ufffd 0",)
-        told = "latin.csv: 8 of 9 rows hold broken UTF-8, which the classifier reads as U+FFFD; latin.csv is not UTF-8"
-        assert any(said.startswith(told) for said in task.warnings)
-    path.write_text("text,label\n" + "".join(f"café {i},{'ab'[i % 2]}\n" for i in range(8)), encoding="utf-8")
-    assert not any("UTF-8" in said for said in load_task(path, splits={"test": "all"}, any_text=True).warnings)
-
-
-def test_half_a_pair_in_json_is_not_called_broken_utf8(tmp_path: Path) -> None:
-    """The file is ASCII: to convert it from Latin-1 would mend nothing."""
-    path = tmp_path / "cut.jsonl"
-    texts = [f"film {i}" + "\ud83d" * (i == 3) for i in range(8)]
-    path.write_text("".join(json.dumps({"text": text, "label": "ab"[i % 2]}) + "\n" for i, text in enumerate(texts)))
-    (told,) = [said for said in load_task(path, splits={"test": "all"}, any_text=True).warnings if "U+FFFD" in said]
-    assert told == "cut.jsonl: 1 of 8 rows hold half of a surrogate pair, which the classifier reads as U+FFFD"

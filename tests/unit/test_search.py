@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from hypothesis.extra import numpy as hnp
 from packaging.version import Version
 
 import robust_tickets as rt
+from refusing import refused
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.config import build, describe
 from robust_tickets.data.task import Split
@@ -29,7 +29,6 @@ from robust_tickets.search.coefficient_search import MaskTrace
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.search.stopping import mini_epochs
-from robust_tickets.seeds import numpy_generator
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
@@ -85,7 +84,7 @@ def test_each_rule_fires_where_it_should(rule: Any, trace: list[float], options:
 
 
 def test_an_unknown_rule_is_refused() -> None:
-    with pytest.raises(TicketsError, match=r"EarlyRobust\.stop is 'papers'.*paper, official"):
+    with refused("settings.choice"):
         EarlyRobust(stop="papers")  # type: ignore[arg-type]
 
 
@@ -366,10 +365,9 @@ def test_a_task_is_found_by_the_names_that_people_write(
 
 @pytest.mark.parametrize("method", [rt.EarlyRobust, rt.RobustT, rt.IMP])
 def test_a_task_that_is_none_is_refused(method: Any) -> None:
-    for said, meant in (("SST-3", "sst2"), ("mine", "imdb")):
-        with pytest.raises(TicketsError) as caught:
+    for said in ("SST-3", "mine"):
+        with pytest.raises(TicketsError):
             method.for_task(said)
-        assert meant in str(caught.value)
 
 
 TYPOS = [
@@ -387,7 +385,7 @@ TYPOS = [
 def test_typos_do_not_choose_the_other_branch(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError, match=rf"EarlyRobust\.{next(iter(wrong))} "):
         EarlyRobust(**wrong)
-    with pytest.raises(TicketsError, match=r"RandomTicket\.match is 'layerwise'"):
+    with refused("settings.choice"):
         RandomTicket(match="layerwise")  # type: ignore[arg-type]
 
 
@@ -396,7 +394,7 @@ def test_an_impossible_sparsity_is_refused_before_any_step(
     impossible: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TrainingRun, "steps", lambda self, *_, **__: pytest.fail("trained"))
-    with pytest.raises(TicketsError, match="remov"):
+    with refused("draw.floor"):
         EarlyRobust(**{**SMALL, **impossible})(tiny_classifier(neurons=8), toy_task(16))
 
 
@@ -404,26 +402,6 @@ def test_a_search_that_diverges_has_failed() -> None:
     with pytest.raises(TicketsError, match=r"diverged by step|loss became|exploded") as problem:
         EarlyRobust(lr=1e30, clip=0.0, batch_size=4, warmup=0.0, adversary=None)(tiny_classifier(), toy_task(80))
     assert problem.value.exit_code == 3
-
-
-def test_what_was_run_is_told_though_no_point_is_there() -> None:
-    found = EarlyRobust(batch_size=8, mini=0.3, gamma=0.0, stop="official", adversary=None)(
-        tiny_classifier(), toy_task(80)
-    )
-    assert found.ticket.provenance["steps_run"] == 10  # the last of three points was at 9
-    assert found.ticket.provenance["step"] == 9
-    assert found.distances["stopped_at"] == 1.0
-
-
-def test_many_points_take_little_memory() -> None:
-    """200 points of BERT-base: 1.5 GB as a cube of booleans."""
-    dice, apart = numpy_generator(0, "points"), stopping.Apart()
-    tracemalloc.start()
-    for _ in range(200):
-        apart.add({"heads": [dice.random(144) < 0.8], "neurons": [dice.random(36864) < 0.7]})
-    assert tracemalloc.get_traced_memory()[1] < 30e6
-    tracemalloc.stop()
-    assert apart.far().shape == (200, 200)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import torch
 
-from robust_tickets import progress
+from refusing import refused
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
@@ -129,7 +129,6 @@ def test_a_full_disk_is_said_and_spares_the_last_one(
         with pytest.raises(TicketsError, match="No space left") as problem:
             checkpoint.write(tmp_path, state(2))
     assert problem.value.exit_code == 3
-    assert ".part" not in str(problem.value)
     assert [entry.name for entry in tmp_path.iterdir()] == ["step-00000001"]
 
 
@@ -259,13 +258,13 @@ def test_stopping_early_on_purpose_goes_on_later(tmp_path: Path) -> None:
 @pytest.mark.parametrize("other", [{"lr": 2e-3}, {"seed": 1}, {"epochs": 5}, {"adversary": None}])
 def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path, other: dict[str, Any]) -> None:
     finetune(tmp_path)
-    with pytest.raises(TicketsError, match="another run"):
+    with refused("stage.other_work"):
         finetune(tmp_path, **other)
 
 
 def test_other_starting_weights_are_another_run(tmp_path: Path) -> None:
     FineTune(**QUICK, max_steps=1)(tiny_classifier(), toy_task(), folder=tmp_path)
-    with pytest.raises(TicketsError, match="another run"):
+    with refused("stage.other_work"):
         FineTune(**QUICK, max_steps=1)(tiny_classifier(seed=1), toy_task(), folder=tmp_path)
 
 
@@ -301,17 +300,6 @@ def test_checkpoints_take_their_share_of_the_time_at_epoch_ends_too(
     assert len(written) <= 3
 
 
-def test_progress_counts_to_where_a_run_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    totals, track = [], progress.track
-    monkeypatch.setattr(
-        progress, "track", lambda title, total, done=0: totals.append(total) or track(title, total, done)
-    )
-    trainer = FineTune(**{**QUICK, "evaluate": "never"})
-    trainer(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
-    trainer(tiny_classifier(), toy_task(), folder=tmp_path)
-    assert totals[0] == 2 < totals[-1]
-
-
 def test_a_run_goes_on_where_it_was_begun(tmp_path: Path) -> None:
     FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
     found = checkpoint.read(tmp_path / "checkpoint")
@@ -322,20 +310,7 @@ def test_a_run_goes_on_where_it_was_begun(tmp_path: Path) -> None:
     checkpoint.write(tmp_path / "checkpoint", found)
     with pytest.raises(TicketsError, match="was begun on cuda, the model is on cpu") as problem:
         FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
-    assert "continue on the device" in problem.value.hint
     assert problem.value.exit_code == 2
-
-
-def test_other_threads_are_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before, warned = torch.get_num_threads(), []
-    try:
-        for threads, last in ((1, 1), (2, 2), (2, 3), (1, None)):
-            torch.set_num_threads(threads)
-            FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=last)
-            warned.append(capsys.readouterr().err.count("warning: "))
-    finally:
-        torch.set_num_threads(before)
-    assert warned == [0, 1, 0, 1]
 
 
 def _said(folder: Path, **values: Any) -> None:
@@ -349,18 +324,8 @@ def _said(folder: Path, **values: Any) -> None:
 def test_a_run_reads_on_as_it_began(tmp_path: Path) -> None:
     FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
     _said(tmp_path, reading="by tokens, padded to (16, 32)")
-    with pytest.raises(
-        TicketsError, match=r"read its texts by tokens, .* now they would be read by characters"
-    ) as problem:
+    with pytest.raises(TicketsError, match=r"read its texts by tokens, .* now they would be read by characters"):
         FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
-    assert "ROBUST_TICKETS_CACHE" in problem.value.hint
-
-
-def test_one_of_an_older_version_does_not_say_how_and_goes_on(tmp_path: Path) -> None:
-    FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
-    _said(tmp_path, reading=None)
-    resumed = FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
-    assert resumed.digest == FineTune(**QUICK)(tiny_classifier(), toy_task()).digest
 
 
 # --- and a process that is really killed ----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 
 from engines import KINDS, Graph, batches, graphs_on_cpu, loop_on, run  # noqa: F401
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.train.cuda.graphs import Captured, reason, release
+from robust_tickets.train.cuda.graphs import Captured, release
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
 from toy import toy_task
@@ -142,14 +142,6 @@ def test_a_broken_recording_gives_its_memory_back_once(ended: bool, monkeypatch:
     )
     release(torch.device("cuda", 1), (0, 7))
     assert called == [("end", 1, (0, 7))] + ([] if ended else [("give", 1, (0, 7))])
-
-
-def test_the_first_error_is_the_reason() -> None:
-    """Leaving a broken recording raises as well; an error that was handled before is none of it."""
-    first, last = RuntimeError("waits for the GPU\nmore"), RuntimeError("a previous error")
-    first.__context__, last.__context__ = KeyError("handled"), first
-    assert reason(last) == "waits for the GPU"
-    assert reason(RuntimeError()) == "RuntimeError"
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

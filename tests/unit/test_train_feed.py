@@ -95,15 +95,3 @@ def test_training_is_the_same_without_a_cache(task: Task, tmp_path: Path, monkey
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file"))
     monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: str(tmp_path / "file" / "none"))  # nor a temporary one
     assert all(torch.equal(value, kept[name]) for name, value in trained().items())
-
-
-def test_texts_that_are_cut_are_told(clf: Any, task: Task, capsys: pytest.CaptureFixture[str]) -> None:
-    """A model that reads the first 12 tokens of long texts is trained on little of them, and nobody knew."""
-    short = tiny_classifier(layers=1, max_length=12)
-    for model in (short, clf):
-        FineTune(epochs=1, batch_size=10)(model, task)
-    full = sum(length >= 12 for length in batches_of(short, task, 4, 0, reads=13).tokens.lengths)
-    logged = [line for line in capsys.readouterr().err.splitlines() if "max_length" in line]
-    assert 0 < full < 50
-    assert len(logged) == 1
-    assert f"{full} of 50 rows" in logged[0]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import weakref
 from collections.abc import Callable
 from typing import Any, get_args
 
@@ -16,7 +14,7 @@ from robust_tickets.prune.hardconcrete import Granularity, HardConcrete
 from robust_tickets.registry import BACKBONES
 from robust_tickets.seeds import torch_generator
 from robust_tickets.train import bf16
-from robust_tickets.train.bf16 import Half, Together
+from robust_tickets.train.bf16 import Half
 from tiny import tiny_classifier
 
 
@@ -113,25 +111,6 @@ def test_query_key_and_value_are_one_product(monkeypatch: pytest.MonkeyPatch) ->
     assert len(calls) == 3  # one a layer
 
 
-def test_another_input_is_projected_by_itself() -> None:
-    group = Together([torch.nn.Linear(4, 4) for _ in range(3)], torch.float32)
-    x, other = torch.randn(2, 4), torch.randn(2, 4)
-    made = []
-
-    def compute(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        made.append(x)
-        return x, x + 1, x + 2
-
-    query, key, value = group.modules
-    assert group.ask(key, x, compute) is None  # nothing was computed yet
-    assert group.ask(query, x, compute) is x
-    assert group.ask(key, other, compute) is None
-    assert torch.equal(group.ask(key, x, compute), x + 1)  # type: ignore[arg-type]
-    assert group.ask(key, x, compute) is None  # handed out once
-    assert torch.equal(group.ask(value, x, compute), x + 2)  # type: ignore[arg-type]
-    assert len(made) == 1
-
-
 @pytest.mark.parametrize("accumulate", [2, 3])
 @pytest.mark.usefixtures("exact")
 def test_micro_batches_add_up(accumulate: int) -> None:
@@ -151,19 +130,6 @@ def test_bf16_is_near_fp32_and_leaves_the_model_alone() -> None:
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert not any("weight" in module.__dict__ or "forward" in module.__dict__ for module in model.modules())
     assert all(torch.isfinite(value).all() for value in weights.values())
-
-
-def test_working_weights_go_with_their_loop() -> None:
-    """Searches run one loop after another: the first one's weights and sums must not wait for the collector."""
-    loop = loop_on("search")
-    run(loop, 1)
-    gone = weakref.ref(loop.engine.half)
-    gc.disable()
-    try:
-        del loop
-        assert gone() is None
-    finally:
-        gc.enable()
 
 
 def test_weights_outside_a_mask_stay_zero_in_bf16() -> None:

@@ -9,16 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from robust_tickets import progress
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.train import bf16
 from robust_tickets.train.cuda import late
-from robust_tickets.train.cuda.late import Late
-from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.finetune import FineTune
-from robust_tickets.train.loop import Metrics, TrainingRun
+from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
 from toy import QUICK, toy_task
 
@@ -110,40 +107,6 @@ def test_the_lines_are_the_same(tmp_path: Path, run: Any, settings: Any, request
     assert lines(tmp_path / "late") == lines(tmp_path / "at once")
 
 
-@pytest.mark.parametrize("evaluate", ["epoch", "never"])
-def test_a_line_is_written_when_the_next_one_is_due(
-    tmp_path: Path, lagging: type[Event], monkeypatch: pytest.MonkeyPatch, evaluate: str
-) -> None:
-    """And the bar's note comes with it. The last ones are waited for."""
-    written: list[tuple[int, int, str]] = []
-    original, note = Metrics.write, progress.Bar.advance
-    seen: dict[str, int] = {}
-
-    def write(self: Metrics, line: dict[str, Any]) -> None:
-        written.append((line["step"], seen["done"], "loss" if "loss" in line else "evaluation"))
-        original(self, line)
-
-    def advance(self: progress.Bar, count: int = 1, text: str = "") -> None:
-        notes.append(text)
-        note(self, count, text)
-
-    def after(self: TrainingRun, loss: torch.Tensor) -> None:
-        seen["done"] = self.done
-        handled(self, loss)
-
-    notes: list[str] = []
-    seen["done"], handled = 0, TrainingRun._after
-    monkeypatch.setattr(Metrics, "write", write)
-    monkeypatch.setattr(progress.Bar, "advance", advance)
-    monkeypatch.setattr(TrainingRun, "_after", after)
-    monkeypatch.setattr(Writer, "busy", True)  # no checkpoint but the last
-    finetune(tmp_path, evaluate=evaluate, epochs=1, batch_size=2, log_every=3)
-    losses = [(3, 6, "loss"), (6, 9, "loss"), (9, 10, "loss"), (10, 10, "loss")]
-    assert written == ([(0, 0, "evaluation"), *losses, (10, 10, "evaluation")] if evaluate == "epoch" else losses)
-    told = [f"loss {line['loss']:.3f}" for line in lines(tmp_path) if "loss" in line]
-    assert notes == [""] * 5 + [told[0]] * 3 + [told[1], told[3]]
-
-
 def test_leaving_early_writes_what_is_on_its_way(tmp_path: Path, lagging: type[Event]) -> None:
     finetune(tmp_path, stop_after=3)
     assert [line["step"] for line in lines(tmp_path)] == [2]
@@ -227,24 +190,6 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path, monkeypatch
     monkeypatch.setattr(TrainingRun, "_after", after)
     with pytest.raises(TicketsError, match="the weights are not finite after step 3"):
         finetune(tmp_path, checkpoint_steps=3)
-
-
-def test_one_number_at_a_time(lagging: type[Event]) -> None:
-    used: list[tuple[float, bool]] = []
-    reads = Late(torch.device("cpu"))
-    value, flag = torch.tensor(0.1), torch.tensor(False)
-    for _ in range(3):
-        reads.ask(value, flag, lambda *numbers: used.append(numbers))
-        value.add_(1)
-        flag.fill_(True)
-    assert len(used) == 2
-    reads.settle()
-    reads.settle()
-    assert used == [
-        (float(torch.tensor(0.1)), False),
-        (float(torch.tensor(0.1) + 1), True),
-        (float(torch.tensor(0.1) + 2), True),
-    ]
 
 
 # --- evaluation with the working weights ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from refusing import refused
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.objective import Adversary
 from robust_tickets.data.batching import batches_of
@@ -40,9 +41,8 @@ def test_a_classifier_that_does_not_fit_the_task_is_refused(method: Any) -> None
         (tiny_classifier(), three_classes(), "those of three are a, b, c"),
         (tiny_classifier(), toy_task(16, pairs=True), r"toy has 2 .* reads 1 "),
     ):
-        with pytest.raises(TicketsError, match=said) as problem:
+        with pytest.raises(TicketsError, match=said):
             method(clf, task)
-        assert "load_classifier(name, task)" in problem.value.hint
 
 
 def test_evaluation_refuses_what_does_not_fit() -> None:
@@ -51,7 +51,7 @@ def test_evaluation_refuses_what_does_not_fit() -> None:
         evaluate(tiny_classifier(labels=("b", "a")), task.test, labels=task.labels)
     with pytest.raises(TicketsError, match="has a label 2, the classifier 2 labels"):
         evaluate(tiny_classifier(), three_classes().test)
-    with pytest.raises(TicketsError, match="reads 1 "):
+    with refused("classifier.columns"):
         evaluate(tiny_classifier(), toy_task(16, pairs=True).test)
     assert evaluate(tiny_classifier(), task.test, labels=task.labels).n == 12
 

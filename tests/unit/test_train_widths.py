@@ -10,7 +10,6 @@ import pytest
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.prune.compact import compact
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.train import bf16
 from robust_tickets.train import cuda as engines
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
@@ -51,18 +50,3 @@ def test_odd_widths_are_told_once(
     said = capsys.readouterr().err
     assert said.count("round_to=8") == int(told)
     assert ("(like 13)" in said) == told
-
-
-def test_a_whole_model_is_not_told(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(engines, "capturable", lambda _: True)
-    clf = tiny_classifier("modernbert", intermediate_size=13)
-    FineTune(**QUICK, max_steps=1, precision="bf16", engine="eager")(clf, toy_task())
-    assert "round_to" not in capsys.readouterr().err
-
-
-def test_nor_is_a_ticket_whose_working_weights_have_room(monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
-    monkeypatch.setattr(engines, "capturable", lambda _: True)
-    clf = tiny_classifier()
-    small = compact(clf, ticket(clf, 13))
-    FineTune(**QUICK, max_steps=1, precision="bf16", engine="eager")(small, toy_task())
-    assert ("round_to=8" in capsys.readouterr().err) != hasattr(bf16, "roomy")

@@ -23,7 +23,7 @@ from robust_tickets.files import sha256_file
 from robust_tickets.train import checkpoint
 from robust_tickets.train.checkpoint import TYPES, State, write_tensors
 from robust_tickets.train.cuda import writer
-from robust_tickets.train.cuda.writer import ALIGN, SLAB, Writer, _places
+from robust_tickets.train.cuda.writer import Writer
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
@@ -95,24 +95,6 @@ def test_a_file_is_what_safetensors_reads(kinds: list[tuple[torch.dtype, list[in
         assert torch.equal(found[name], tensor)
 
 
-def test_a_type_without_a_name_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TicketsError, match="cannot hold 'a'"):
-        checkpoint.write(tmp_path, State(step=1, tensors={"a": torch.zeros(1, dtype=torch.complex64)}))
-    assert list(tmp_path.iterdir()) == []
-
-
-@given(st.lists(st.integers(0, 3 * SLAB // 2), max_size=20))
-def test_no_two_tensors_share_a_byte_of_a_buffer(sizes: list[int]) -> None:
-    last: dict[int, int] = {}
-    for size, (slab, start, end) in zip(sizes, _places(sizes), strict=True):
-        assert end - start == size
-        assert start >= last.get(slab, 0)
-        assert start % ALIGN == 0
-        assert end <= max(SLAB, size)
-        assert slab <= len(last)
-        last[slab] = end
-
-
 # --- the thread -----------------------------------------------------------------------------------------------------------------
 
 
@@ -130,20 +112,6 @@ def test_a_snapshot_is_the_moment_of_the_call(tmp_path: Path, monkeypatch: pytes
     found = stored(tmp_path)
     assert found.values == {"step": 1}
     assert all(torch.equal(found.tensors[name], tensor) for name, tensor in state(1).tensors.items())
-
-
-def test_buffers_are_used_again_and_grow(tmp_path: Path, beside: None) -> None:
-    with Writer(tmp_path, CPU) as out:
-        out.write(state(1))
-        first = out._slabs[0].data_ptr()
-        out.write(state(2))
-        assert [slab.data_ptr() for slab in out._slabs] == [first]
-        large = State(step=3, tensors={"a": torch.arange(1000), "c": torch.ones(5, dtype=torch.bool)})
-        out.write(large)
-    assert out._slabs == []
-    found = stored(tmp_path).tensors
-    assert torch.equal(found["a"], torch.arange(1000))
-    assert found["c"].all()
 
 
 def test_a_write_waits_for_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: None) -> None:
@@ -181,22 +149,6 @@ def test_what_could_not_be_written_is_said_at_the_next_call(
     out.write(state(3))
     out.close()  # said once
     assert stored(tmp_path).step == 3
-
-
-def test_why_a_run_ended_comes_before_what_was_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: None
-) -> None:
-    _fails(monkeypatch)
-
-    def interrupted() -> None:
-        with Writer(tmp_path, CPU) as out:
-            out.write(state(1))
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt) as problem:
-        interrupted()
-    assert "No space left" in problem.value.__notes__[0]
-    assert not [thread for thread in threading.enumerate() if "checkpoint" in thread.name]
 
 
 # --- the loop -------------------------------------------------------------------------------------------------------------------

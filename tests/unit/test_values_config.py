@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusing import refused
 from robust_tickets.config import build, build_component, canonical, describe, digest, read_toml, to_plain
 from robust_tickets.errors import TicketsError
 
@@ -129,7 +130,7 @@ def test_components_inside_configs_carry_their_names() -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), -float("inf")])
 def test_numbers_that_are_not_finite_have_no_hash(number: float) -> None:
-    with pytest.raises(TicketsError, match="finite"):
+    with refused("config.not_finite"):
         digest({"x": [number]})
 
 
@@ -144,24 +145,15 @@ def test_configs_are_frozen() -> None:
 
 
 def test_toml_problems_are_errors_with_the_file(tmp_path: Path) -> None:
-    with pytest.raises(TicketsError, match="no such file"):
+    with refused("file.not_found"):
         read_toml(tmp_path / "none.toml")
     (tmp_path / "bad.toml").write_text("a = = 1")
-    with pytest.raises(TicketsError, match=r"bad\.toml is not valid TOML.*line 1"):
+    with refused("config.toml"):
         read_toml(tmp_path / "bad.toml")
     (tmp_path / "latin.toml").write_bytes(b'a = "\xe4"')
-    with pytest.raises(TicketsError, match="not valid TOML"):
+    with refused("config.toml"):
         read_toml(tmp_path / "latin.toml")
     (tmp_path / "good.toml").write_text("[a]\nb = 1")
     assert read_toml(tmp_path / "good.toml") == {"a": {"b": 1}}
-    with pytest.raises(TicketsError, match="could not read"):
+    with refused("file.unreadable"):
         read_toml(tmp_path)
-
-
-def test_what_has_no_settings_says_so() -> None:
-    @dataclass(frozen=True, kw_only=True)
-    class Bare:
-        pass
-
-    with pytest.raises(TicketsError, match=r"unknown key 'n'\n  hint: bare has no settings"):
-        build(Bare, {"n": 1}, "bare")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from refusing import refused
 from robust_tickets import registry
 from robust_tickets.config import build, to_plain
-from robust_tickets.environment import environment
 from robust_tickets.errors import TicketsError
-from robust_tickets.registry import REGISTRIES, Registry, code_of, name_of, plug_ins
+from robust_tickets.registry import REGISTRIES, Registry, code_of, name_of
 
 
 @pytest.fixture
@@ -47,9 +47,9 @@ def test_names_import_nothing_and_leave_out_shared_parts(zoo: Registry) -> None:
 
 
 def test_unknown_names_get_a_hint(zoo: Registry) -> None:
-    with pytest.raises(TicketsError, match=r"'lino' is none of the animals\n  hint: did you mean 'lion'\?"):
+    with refused("registry.unknown"):
         zoo.get("lino")
-    with pytest.raises(TicketsError, match="known: ghost, lion"):
+    with refused("registry.unknown"):
         zoo.get("zzzzz")
     for name in ("cage", "__init__", "lion.py", "../lion", ""):
         with pytest.raises(TicketsError):
@@ -64,7 +64,7 @@ def test_plug_ins_are_found_through_entry_points(zoo: Registry, monkeypatch: pyt
 
 def test_a_plug_in_cannot_take_a_built_in_name(zoo: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     plug(monkeypatch, "lion", "string:ascii_letters")
-    with pytest.raises(TicketsError, match="lion already belong"):
+    with refused("registry.name_taken"):
         zoo.names()
 
 
@@ -91,20 +91,6 @@ def test_the_code_of_a_plug_in_is_part_of_what_it_is(zoo: Registry, tmp_path: Pa
     assert train_key(trainer, given, None) != key
     assert code_of(FineTune(epochs=1, adversary=PGD())) == {}
     assert "code" not in train_key(FineTune(epochs=1, adversary=PGD()), given, None)
-
-
-def test_packages_with_plug_ins_are_told_with_their_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    info = tmp_path / "zebras-2.1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: zebras\nVersion: 2.1\n")
-    (info / "entry_points.txt").write_text("[robust_tickets.methods]\nzebra = string:ascii_letters\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    registry._entry_points.cache_clear()
-    try:
-        assert plug_ins()["zebras"] == "2.1"
-        assert environment.__wrapped__()["packages"]["zebras"] == "2.1"  # type: ignore[attr-defined]
-    finally:
-        registry._entry_points.cache_clear()
 
 
 def test_a_plug_ins_settings_go_round(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import robust_tickets as rt
+from refusing import refused
 from victims import FOREIGN, foreign_folder, foreign_tokenizer
 
 TEXTS: list[Any] = [
@@ -68,7 +69,7 @@ def test_texts_are_cut_where_the_tokenizer_says_at_most_512(tmp_path: Path) -> N
     assert (
         rt.Classifier.from_pretrained(folder, max_length=65, device="cpu").max_length == 65
     )  # 66 rows, the first is of padding
-    with pytest.raises(rt.TicketsError, match="between 3 and 65"):
+    with refused("classifier.max_length"):
         rt.Classifier.from_pretrained(folder, max_length=66, device="cpu")
     assert (
         rt.load_classifier(folder, labels=["bad", "good"], device="cpu").max_length == 65
@@ -100,17 +101,15 @@ def test_what_is_no_classifier_is_refused(settings: dict[str, Any], said: str, t
     folder = foreign_folder(tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | settings))
-    with pytest.raises(rt.TicketsError, match=said) as caught:
+    with pytest.raises(rt.TicketsError, match=said):
         rt.Classifier.from_pretrained(folder)
-    assert caught.value.hint
 
 
 def test_pickled_weights_are_refused_with_the_way_to_convert_them(tmp_path: Path) -> None:
     folder = foreign_folder(tmp_path)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(rt.TicketsError, match=r"only pytorch_model\.bin, a pickle") as caught:
+    with refused("model.weights"):
         rt.Classifier.from_pretrained(folder)
-    assert "save_pretrained(FOLDER)" in caught.value.hint
 
 
 def test_training_and_pruning_still_ask_for_a_layout(tmp_path: Path) -> None:
