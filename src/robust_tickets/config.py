@@ -49,8 +49,8 @@ def at_least(what: str, value: int | None, least: int, hint: str) -> None:
         raise TicketsError(f"{what} must be at least {least}, got {value}", hint=hint, code="settings.limit")
 
 
-class Said(str):
-    """A value as it was said on the command line: text, until the type of the field it is for is known."""
+class FlagText(str):
+    """A value from the command line: text, until the type of its field is known."""
 
     __slots__ = ()
 
@@ -280,7 +280,7 @@ def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict
             raise TicketsError(
                 f"--set {given}: expected key=value", hint="for example --set train.epochs=3", code="settings.key_value"
             )
-        _write(tree, key.strip(), Said(value.strip()), given)
+        _write(tree, key.strip(), FlagText(value.strip()), given)
     return tree
 
 
@@ -322,7 +322,7 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
             and not isinstance(default, type)
         ):
             value = {**to_plain(default), **value}  # and a table inside a config one of its settings
-        elif known[key].metadata.get("none_is_a_word") and isinstance(value, Said) and value == "none":
+        elif known[key].metadata.get("none_is_a_word") and isinstance(value, FlagText) and value == "none":
             value = str(value)
         if known[key].metadata.get("many"):
             built[key] = tuple(build_component(registry, each, place) for each in _several(value))
@@ -363,7 +363,7 @@ def build_component(kind: str, value: Any, where: str) -> Any:
 
 def _several(value: Any) -> list[Any]:
     """The components that a value names: a list, one of them, or on the command line names with commas between them."""
-    if isinstance(value, Said):
+    if isinstance(value, FlagText):
         plain = value.plain()
         value = [name.strip() for name in plain.split(",")] if isinstance(plain, str) else plain
     return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
@@ -375,8 +375,8 @@ def _required(f: dataclasses.Field) -> bool:  # type: ignore[type-arg]
 
 def _coerce(hint: Any, value: Any, where: str) -> Any:
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(value, Said):
-        return _coerce_said(hint, value, where)
+    if isinstance(value, FlagText):
+        return _coerce_flag(hint, value, where)
     if hint is Any:
         return value
     if origin in (typing.Union, types.UnionType):
@@ -400,7 +400,7 @@ def _coerce(hint: Any, value: Any, where: str) -> Any:
     return _coerce_scalar(hint, value, where)
 
 
-def _coerce_said(hint: Any, value: Said, where: str) -> Any:
+def _coerce_flag(hint: Any, value: FlagText, where: str) -> Any:
     """Read a word of the command line as the field wants it: a path with commas stays a path, ``a,b`` is a pair where pairs go."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
@@ -412,7 +412,7 @@ def _coerce_said(hint: Any, value: Said, where: str) -> Any:
     if hint is str or (origin is typing.Literal and str(value) in args):
         return str(value)
     if origin is tuple and not value.lstrip().startswith("["):
-        return _coerce_tuple(args, [Said(part.strip()) for part in value.split(",")], where)
+        return _coerce_tuple(args, [FlagText(part.strip()) for part in value.split(",")], where)
     return _coerce(hint, value.plain(), where)
 
 

@@ -43,13 +43,13 @@ class Lines(ABC):
         if part is None:
             self.file: Any = BytesIO()
             return
-        with self._said():
+        with self._errors():
             part.parent.mkdir(parents=True, exist_ok=True)
             # unbuffered: what could not be written must not be tried again when the file is closed
             self.file = open(part, "ab", buffering=0, opener=no_link)  # noqa: SIM115 - closed by close()
         try:
             self._own()
-            with self._said():
+            with self._errors():
                 self._take_up(header)
         except BaseException:
             self.close()
@@ -73,7 +73,7 @@ class Lines(ABC):
             raise self.busy()
 
     @contextmanager
-    def _said(self) -> Iterator[None]:
+    def _errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as problem:
@@ -111,7 +111,7 @@ class Lines(ABC):
 
     def append(self, line: bytes) -> int:
         """Write a line; returns where it begins."""
-        with self._said():
+        with self._errors():
             place: int = self.file.seek(0, os.SEEK_END)
             self._write(line)
         return place

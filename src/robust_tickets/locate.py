@@ -89,12 +89,12 @@ State = tuple[Path, int, int, int, int]
 
 def _state(file: Path) -> State:
     try:
-        said = os.stat(file)
+        info = os.stat(file)
     except OSError as problem:
         raise TicketsError(
             f"could not read {file}: {problem.strerror}", hint="check the path and its rights", code="file.unreadable"
         ) from None
-    return file.resolve(), said.st_ino, said.st_size, said.st_mtime_ns, said.st_ctime_ns
+    return file.resolve(), info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
 @lru_cache(maxsize=1024)
@@ -103,9 +103,9 @@ def _digest(state: State) -> str:
     place = cache_place("digests", hashlib.sha256(repr(state).encode("utf-8", "surrogateescape")).hexdigest()[:32])
     if size >= BIG:
         with suppress(OSError, UnicodeDecodeError):
-            said = place.read_text(encoding="ascii").strip()
-            if len(said) == 64 and set(said) <= set("0123456789abcdef"):
-                return said
+            known = place.read_text(encoding="ascii").strip()
+            if len(known) == 64 and set(known) <= set("0123456789abcdef"):
+                return known
     try:
         found = sha256_file(file)
     except OSError as problem:

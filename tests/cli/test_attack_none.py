@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from robust_tickets.cli.main import main
-from robust_tickets.config import Said, build, resources_in
+from robust_tickets.config import FlagText, build, resources_in
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ATTACKS
 
@@ -20,10 +20,10 @@ def test_every_resource_can_be_named_none(name: str) -> None:
         source = (resource == "vectors" and name != "textbugger") or (name, resource) == ("bertattack", "masked")
         if source:  # candidates come from it
             with pytest.raises(TicketsError, match="cannot be dropped"):
-                build(kind, {resource: Said("none")})
+                build(kind, {resource: FlagText("none")})
         else:
-            assert getattr(build(kind, {resource: Said("none")}), resource) == "none"
-    assert build(kind, {"compat": Said("none")}).compat is None  # elsewhere none is nothing
+            assert getattr(build(kind, {resource: FlagText("none")}), resource) == "none"
+    assert build(kind, {"compat": FlagText("none")}).compat is None  # elsewhere none is nothing
 
 
 def test_from_the_command_line(

@@ -20,7 +20,7 @@ from robust_tickets.attack.goals import Goal, Row
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.text import Text
-from robust_tickets.config import Said, build, describe, to_plain
+from robust_tickets.config import FlagText, build, describe, to_plain
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import CONSTRAINTS, TRANSFORMS, code_of
@@ -118,17 +118,17 @@ def test_a_question_of_its_own_is_answered_by_the_service_it_brings(tmp_path: Pa
 def test_constraints_from_text() -> None:
     assert "constraints" not in to_plain(PWWS())
     for said in ("edit_distance,no_repeat", '["edit_distance", {name = "no_repeat"}]'):
-        assert [describe(each) for each in build(PWWS, {"constraints": Said(said)}).constraints] == [
+        assert [describe(each) for each in build(PWWS, {"constraints": FlagText(said)}).constraints] == [
             {"name": "edit_distance", "most": 30},
             {"name": "no_repeat"},
         ]
-    made = build(PWWS, {"constraints": Said('{name = "edit_distance", most = 3}')})
+    made = build(PWWS, {"constraints": FlagText('{name = "edit_distance", most = 3}')})
     assert made.constraints == (EditDistance(3),)
     assert build(PWWS, to_plain(made)) == made
-    assert build(PWWS, {"constraints": Said("none")}).constraints == ()
+    assert build(PWWS, {"constraints": FlagText("none")}).constraints == ()
     for wrong, code in (("edits", "registry.unknown"), ('[{name = "edit_distance", least = 3}]', "config.unknown_key")):
         with pytest.raises(TicketsError) as caught:
-            build(PWWS, {"constraints": Said(wrong)})
+            build(PWWS, {"constraints": FlagText(wrong)})
         assert caught.value.code == code
     with pytest.raises(TicketsError) as caught:
         PWWS(constraints=("edit_distance",))  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from judging import made
-from robust_tickets.config import Said
+from robust_tickets.config import FlagText
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import foreign
@@ -67,7 +67,7 @@ def test_a_folder_that_is_given_has_to_be_there(home: Path) -> None:
 def test_roles_become_paths_anywhere_in_a_tree(home: Path) -> None:
     places = found(home)
     tree = {
-        "search": {"corpus": Said("@corpus")},
+        "search": {"corpus": FlagText("@corpus")},
         "arms": {"on": {"data": "@data/imdb"}},
         "attack": [{"encoder": "@encoder", "n": 3}],
     }
@@ -77,7 +77,7 @@ def test_roles_become_paths_anywhere_in_a_tree(home: Path) -> None:
         "arms": {"on": {"data": str(home / "data/imdb")}},
         "attack": [{"n": 3}],
     }
-    assert isinstance(placed["search"]["corpus"], Said)  # it is still to be read as what the field is
+    assert isinstance(placed["search"]["corpus"], FlagText)  # it is still to be read as what the field is
     assert Paths().placed({"data": "@data/imdb"}) == {}  # the Hub's
     with pytest.raises(TicketsError, match="@real is not there"):
         attack("sst2", "textfooler-real").placed(Paths())

@@ -100,7 +100,10 @@ class Attack(Settings):
     def assemble(self, use: Loaded) -> GreedySearch:
         """The search with what is loaded: a constraint whose resource was dropped is left out, and the title says so."""
         search = self.build(use)
-        added = [_with_resources(part, use) for part in self.constraints]
+        added = [
+            replace(part, **{kind: getattr(use, kind) for kind in resources_in(part)})  # type: ignore[type-var]
+            for part in self.constraints
+        ]
         kept = (
             part for part in search.constraints if all(getattr(part, kind) is not None for kind in resources_in(part))
         )
@@ -182,10 +185,6 @@ class Attack(Settings):
         )
         speed = Speed(token_budget=token_budget, live=live, workers=workers)
         return run(job, None if folder is None else Path(folder), speed)
-
-
-def _with_resources(part: Any, use: Loaded) -> Constraint | WordConstraint:
-    return replace(part, **{kind: getattr(use, kind) for kind in resources_in(part)})  # type: ignore[no-any-return]
 
 
 DROPPED = {

@@ -24,10 +24,7 @@ MANY = 0.1  # share of the attacked examples above which a fault of single ones 
 FAILED_EXAMPLES, BELOW_CHANCE = "failed-examples", "below-chance"
 ONE_ANSWER, UNMOVED, UNSTEADY = "one-answer", "unmoved", "unsteady"
 FIRST = (FAILED_EXAMPLES, BELOW_CHANCE)  # flags that stand before the numbers, in this order
-DEGENERATE = (
-    ONE_ANSWER,
-    UNMOVED,
-)  # flags that take the meaning out of an accuracy under attack: a gate that lets it pass says so
+DEGENERATE = (ONE_ANSWER, UNMOVED)  # with one of these an accuracy under attack means nothing
 CODES = (
     BELOW_CHANCE, FAILED_EXAMPLES, "few-examples", "one-class", *DEGENERATE, UNSTEADY, "first-rows", "seen-in-training",
     "cut", "errors", "over-confident", "saturated", "no-candidates", "log-odds", "temperature", "not-calibrated", "precision", "compat",
@@ -62,11 +59,11 @@ class Answers(NamedTuple):
         pasted = (
             ",".join(f"{name}={names[self.of[turned[label]]]}" for name, label in self.called.items()) if turned else ""
         )
-        cure = f"this label map turns it: --label-map {pasted}" if pasted else "see which class each label is"
+        hint = f"this label map turns it: --label-map {pasted}" if pasted else "see which class each label is"
         return Flag(
             BELOW_CHANCE,
             f"below chance: the victim labels {100 * self.right / n:.1f} % of {n} texts correctly (95 % interval {100 * low:.1f} to "
-            f"{100 * high:.1f}), chance {100 * chance:.1f} %; its labels look exchanged, and its numbers say nothing; {cure}",
+            f"{100 * high:.1f}), chance {100 * chance:.1f} %; its labels look exchanged, and its numbers say nothing; {hint}",
         )
 
     def _turned(self) -> Sequence[int]:
@@ -90,11 +87,11 @@ def flags_of(run: AttackRun, tally: Tally) -> list[Flag]:
         *failed(tally.errors, len(run.ids), run.options.max_failed, tally.reasons.often),
         *_examples(run, tally),
         *_answers(run, tally),
-        *_twice(tally.unsteady, len(run.probes)),
-        *_sight(run, tally),
+        *_unsteady(tally.unsteady, len(run.probes)),
+        *_saturation(run, tally),
         *_settings(run),
-        *_bits(run, tally),
-        *_means(run),
+        *_precision(run, tally),
+        *_substitutes(run),
     ]
 
 
@@ -159,7 +156,7 @@ def _answers(run: AttackRun, tally: Tally) -> Iterator[Flag]:
         )
 
 
-def _twice(moved: int, asked: int) -> Iterator[Flag]:
+def _unsteady(moved: int, asked: int) -> Iterator[Flag]:
     if moved:
         yield Flag(
             UNSTEADY,
@@ -168,7 +165,7 @@ def _twice(moved: int, asked: int) -> Iterator[Flag]:
         )
 
 
-def _sight(run: AttackRun, tally: Tally) -> Iterator[Flag]:
+def _saturation(run: AttackRun, tally: Tally) -> Iterator[Flag]:
     confidence, by_probability = tally.mean_confidence(), run.recipe.scoring == "probability"
     hard = isinstance(run.victim, CallableClassifier) and confidence == 1  # it returns labels for probabilities
     if confidence is not None and confidence > CONFIDENT and by_probability:
@@ -177,14 +174,14 @@ def _sight(run: AttackRun, tally: Tally) -> Iterator[Flag]:
             f"over-confident victim: the mean highest probability on the attacked texts is above {CONFIDENT}; "
             "a saturated score hides the way from the attack, so the victim may look more robust than it is",
         )
-    cure = "try log-odds scoring or a calibrated temperature"
+    hint = "try log-odds scoring or a calibrated temperature"
     if not by_probability or hard:
-        cure = "what the victim returns holds no more" + ("; let it return probabilities, not labels" if hard else "")
+        hint = "what the victim returns holds no more" + ("; let it return probabilities, not labels" if hard else "")
     if tally.blind > MANY * tally.ended:
         yield Flag(
             "saturated",
             f"early saturation: on {tally.blind} of {tally.ended} attacked examples the victim is certain and no word moved its "
-            f"score, so the attack took the words in no order; {cure}",
+            f"score, so the attack took the words in no order; {hint}",
         )
     if not run.options.query_budget and tally.stuck > MANY * tally.ended:
         yield Flag(
@@ -217,7 +214,7 @@ def _settings(run: AttackRun) -> Iterator[Flag]:
         yield Flag("query-budget", f"query budget: at most {budget} queries an example; a larger budget may turn more")
 
 
-def _bits(run: AttackRun, tally: Tally) -> Iterator[Flag]:
+def _precision(run: AttackRun, tally: Tally) -> Iterator[Flag]:
     if run.options.precision is not None:
         yield Flag(
             "precision",
@@ -226,7 +223,7 @@ def _bits(run: AttackRun, tally: Tally) -> Iterator[Flag]:
         )
 
 
-def _means(run: AttackRun) -> Iterator[Flag]:
+def _substitutes(run: AttackRun) -> Iterator[Flag]:
     for kind in sorted(run.resources):
         if run.resources[kind].get("substitute"):
             yield Flag(

@@ -143,7 +143,7 @@ class GreedySearch:
                 sharpen = found[i].sharpen
                 if sharpen is not None:
                     yield from sharpen()
-        return max(close, key=lambda i: _likeness(found[i]))
+        return max(close, key=lambda i: _cosine(found[i]) if (own := found[i].likeness) is None else own)
 
 
 @dataclass(slots=True)
@@ -189,10 +189,6 @@ def _index(answers: list[Scored], wanted: Scored) -> int:
 
 def _cosine(candidate: Candidate) -> float:
     return -1.0 if candidate.cosine is None else candidate.cosine
-
-
-def _likeness(candidate: Candidate) -> float:
-    return _cosine(candidate) if candidate.likeness is None else candidate.likeness
 
 
 # --- rankings

@@ -506,10 +506,10 @@ class AttackResult:
             )
             curve = tuple({**point, "interval": tuple(point["interval"])} for point in found.curve)
         except (TicketsError, KeyError, TypeError) as problem:
-            said = (
+            message = (
                 problem.message if isinstance(problem, TicketsError) else f"{folder / RESULT}: its curve cannot be read"
             )
-            raise DamagedError(said, hint="the file is damaged: run the attack again") from None
+            raise DamagedError(message, hint="the file is damaged: run the attack again") from None
         return replace(
             found, curve=curve, folder=folder, aua_upper=found.aua if found.aua_upper is None else found.aua_upper
         )

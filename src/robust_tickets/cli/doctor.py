@@ -129,16 +129,16 @@ def _attack(name: str, resources: dict[str, dict[str, Any]]) -> dict[str, Any]:
     needs = ATTACKS.get(name)().needs()  # imports no torch
     missing = [kind for kind in needs if not resources[kind]["found"]]
     substitutes = [kind for kind in needs if resources[kind]["substitute"]]
-    said = [f"not without {', '.join(missing)}"] if missing else []
-    said += [f"needs {', '.join(needs) or 'nothing'}"] if not missing else []
-    said += [f"with substitutes for: {', '.join(substitutes)}"] if substitutes else []
+    why = [f"not without {', '.join(missing)}"] if missing else []
+    why += [f"needs {', '.join(needs) or 'nothing'}"] if not missing else []
+    why += [f"with substitutes for: {', '.join(substitutes)}"] if substitutes else []
     return {
         "attack": name,
         "ready": not missing,
         "needs": list(needs),
         "missing": missing,
         "substitutes": substitutes,
-        "why": "; ".join(said),
+        "why": "; ".join(why),
     }
 
 

@@ -1,6 +1,6 @@
 """The command ``tickets``: parsing, printing and exit codes; each verb lives in a file of its own group.
 
-Exit codes: 0 done; 1 a gate said no; 2 bad input or usage; 3 failed while running; 130 interrupted. An error is one line that says
+Exit codes: 0 done; 1 a gate failed; 2 bad input or usage; 3 failed while running; 130 interrupted. An error is one line that says
 what and where, and one that says what to do; ``--debug`` shows the traceback. ``--help`` and ``ls`` import no torch.
 """
 
@@ -37,7 +37,7 @@ from robust_tickets.stages import typed
 HELP = "`tickets --help` lists the verbs, `tickets VERB --help` its flags"
 
 
-def said(problem: CycloptsError) -> tuple[str, str]:
+def _usage_error(problem: CycloptsError) -> tuple[str, str]:
     """What is wrong, and what to do."""
     if isinstance(problem, UnusedCliTokensError) and problem.unused_tokens:
         takes = problem.target is not None and "set" in inspect.signature(problem.target).parameters
@@ -127,7 +127,7 @@ def _answered(arguments: list[str]) -> int:
     except KeyboardInterrupt:
         return _fail("interrupted", "run the same command to resume", INTERRUPTED, as_json)
     except CycloptsError as problem:
-        return _fail(*said(problem), BAD_INPUT, as_json)
+        return _fail(*_usage_error(problem), BAD_INPUT, as_json)
     except TicketsError as problem:
         if debug:
             progress.write(traceback.format_exc())

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import Parameter
 
-from robust_tickets.config import Said, at_least, build
+from robust_tickets.config import FlagText, at_least, build
 from robust_tickets.data.source import TaskSource
 from robust_tickets.data.source import look_for as look_for
 from robust_tickets.errors import TicketsError
@@ -274,7 +274,9 @@ Source = Annotated[TaskSource, Parameter(name="*", negative="")]
 def typed(given: T) -> T:
     """Options with their texts read as their fields want them, as ``--set`` reads them: ``a,b`` is a pair where pairs go."""
     words = {
-        name: Said(",".join(value) if isinstance(value, tuple) else value) if isinstance(value, str | tuple) else value
+        name: FlagText(",".join(value) if isinstance(value, tuple) else value)
+        if isinstance(value, str | tuple)
+        else value
         for name, value in vars(given).items()
     }
     return build(type(given), words, "the flags")  # type: ignore[no-any-return]

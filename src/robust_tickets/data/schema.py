@@ -146,7 +146,7 @@ def _label(rows: Rows, free: list[str], given: Sequence[str]) -> str:
         if not named and len(free) == 2 and not given:
             texts = [c for c in free if c.lower() in TEXTS]
             others = [c for c in free if c not in texts]
-            few = others if len(texts) == 1 else [c for c in free if _distinct(rows, c) <= FEW and _repeats(rows, c)]
+            few = others if len(texts) == 1 else [c for c in free if _repeats(rows, c)]
             if len(few) == 1 and not _is_data(rows, few[0]):
                 return few[0]
     raise _unclear(rows, "label")
@@ -196,13 +196,11 @@ def _values(rows: Rows, column: str) -> list[object]:
     ]
 
 
-def _distinct(rows: Rows, column: str) -> int:
-    return len(set(map(str, _values(rows, column))))
-
-
 def _repeats(rows: Rows, column: str) -> bool:
+    """Whether the column holds few values, each twice on average."""
     values = _values(rows, column)
-    return len(values) >= 2 * len(set(map(str, values)))
+    distinct = len(set(map(str, values)))
+    return distinct <= FEW and len(values) >= 2 * distinct
 
 
 def _numeric(text: str) -> bool:

@@ -119,7 +119,7 @@ def card(facts: Facts, evidence: Evidence) -> str:
         facts=facts,
         evidence=evidence,
         name=name,
-        base=_base(evidence.base),
+        base=evidence.base if _on_hub(evidence.base) else Path(evidence.base).name,
         front=_AsIs(front_matter(name, facts, evidence)),
         kind=_AsIs(KIND[facts.form]),
         load=_AsIs(load.replace("pip install", "# pip install")),
@@ -187,11 +187,6 @@ def markdown(text: Any, limit: int = 2 * SHOWN) -> str:
     """``text`` as inline Markdown that shows exactly its characters: no markup, no HTML, no links, no table cells."""
     line = one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", line).replace("www.", "www\\.")
-
-
-def _base(base: str) -> str:
-    """A Hub id as it is; of a folder only its last part: a card does not tell how somebody's disk is laid out."""
-    return base if _on_hub(base) else Path(base).name
 
 
 def _on_hub(base: str) -> bool:

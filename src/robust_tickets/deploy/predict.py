@@ -85,7 +85,7 @@ class Answers(Lines):
         """Forget what was taken up: it is ``of`` something else."""
         self._warn_of(of)
         self.offsets, self.count = array("q", [-1]) * len(self.offsets), 0
-        with self._said():
+        with self._errors():
             self._begin(self.header)
 
     def take(self, line: bytes, place: int) -> bool:
@@ -112,7 +112,7 @@ class Answers(Lines):
         if not known:
             return {}
         found: dict[int, Answer] = {}
-        with self._said(), self.reader() as lines:
+        with self._errors(), self.reader() as lines:
             for place in sorted({self.offsets[number] for number in known}):
                 lines.seek(place)
                 found |= self._parts(lines.readline())
@@ -120,7 +120,7 @@ class Answers(Lines):
 
     def add(self, numbers: list[int], answers: Iterable[Answer]) -> None:
         labels, scores = zip(*answers, strict=True)
-        with self._said():
+        with self._errors():
             self._write(to_line([numbers, labels, scores]))
         self.count += len(numbers)
 

@@ -48,7 +48,7 @@ def with_row(
         **settings,
         **{k: {**_table(settings.get(k)), **v} if isinstance(v, Mapping) else v for k, v in added.items()},
     }
-    return filled, f"{settings['name']}: {_said(added)}, as in its table for {searched or task}"
+    return filled, f"{settings['name']}: {_listed(added)}, as in its table for {searched or task}"
 
 
 def for_training(settings: Mapping[str, Any], task: str) -> tuple[dict[str, Any], str]:
@@ -94,8 +94,8 @@ def _table(given: Any) -> dict[str, Any]:
     return {"name": given} if isinstance(given, str) else dict(given or {})
 
 
-def _said(added: Mapping[str, Any]) -> str:
-    return ", ".join(f"{k} ({_said(v)})" if isinstance(v, Mapping) else f"{k} {v}" for k, v in added.items())
+def _listed(added: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} ({_listed(v)})" if isinstance(v, Mapping) else f"{k} {v}" for k, v in added.items())
 
 
 DRAWN_BY = {
@@ -131,13 +131,13 @@ def _check(origin: Origin, where: str) -> None:
     if origin.draw is None:
         return
     if not getattr(origin.search, "drawable", True):
-        said = f"{where}.draw: the ticket of {type(origin.search).__name__} has no scores to draw from"
-        raise TicketsError(said, hint="how much goes is the method's own answer; leave draw out", code="arms.draw")
+        message = f"{where}.draw: the ticket of {type(origin.search).__name__} has no scores to draw from"
+        raise TicketsError(message, hint="how much goes is the method's own answer; leave draw out", code="arms.draw")
     kind = kind_of(origin)
     for name in origin.draw.asked():
         if kind and name not in DRAWN_BY[kind]:
-            said = f"{where}.draw: {name} cannot be drawn from a{'n' if kind[0] == 'u' else ''} {kind} ticket"
-            raise TicketsError(said, hint=f"draw it by {', '.join(DRAWN_BY[kind])}", code="arms.draw")
+            message = f"{where}.draw: {name} cannot be drawn from a{'n' if kind[0] == 'u' else ''} {kind} ticket"
+            raise TicketsError(message, hint=f"draw it by {', '.join(DRAWN_BY[kind])}", code="arms.draw")
 
 
 def kind_of(origin: Origin) -> str | None:
@@ -238,12 +238,12 @@ class Arm:
         """The same in words: ``the ticket of robustt, drawn with sparsity 0.5``; empty where the whole model is trained."""
         if self.origin is None:
             return ""
-        said = [f"the ticket of {self.branch_of}" if self.branch_of else f"searched by {type(self.search).__name__}"]
+        parts = [f"the ticket of {self.branch_of}" if self.branch_of else f"searched by {type(self.search).__name__}"]
         branch = self.branch()
         if "searched_on" in branch:
-            said.append(f"on {branch['searched_on']}")
+            parts.append(f"on {branch['searched_on']}")
         if "like" in branch:
-            said.append(f"with the counts of {branch['like']}")
+            parts.append(f"with the counts of {branch['like']}")
         if "draw" in branch:
             drawn = (
                 f"{key.replace('_', ' ')} {value:.4g}"
@@ -251,14 +251,14 @@ class Arm:
                 else f"{key.replace('_', ' ')} {value}"
                 for key, value in branch["draw"].items()
             )
-            said.append(f"drawn with {', '.join(drawn)}")
+            parts.append(f"drawn with {', '.join(drawn)}")
         if self.without:
-            said.append(
+            parts.append(
                 {"initialisation": "its weights drawn again", "structure": "whole, what it removes drawn again"}[
                     self.without
                 ]
             )
-        return ", ".join(said).replace(", on ", " on ")
+        return ", ".join(parts).replace(", on ", " on ")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,11 +39,6 @@ def search_key(method: Any, given: Mapping[str, Any], like: Ticket | None = None
     return stage_key("search", method, **given, like=like.digest if like is not None else None)
 
 
-def draw_key(source: str, draw: Draw | None) -> Mapping[str, Any]:
-    """``source`` is the hash of what the scores are, not of the masks alone: two searches may agree on those by chance."""
-    return stage_key("ticket", source=source, draw=draw.asked() if draw else None)
-
-
 def train_key(
     trainer: Any, given: Mapping[str, Any], ticket: Ticket | None, without: str | None = None
 ) -> Mapping[str, Any]:
@@ -340,7 +335,8 @@ def _execute_draw(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) ->
     searched, folder = request["needs"].get("search"), request.get("folder")
     source = digest(record(run.folder / searched / "stage.json")["key"]) if searched else fingerprint(folder)
     asked = build(Draw, request["draw"], "draw") if request.get("draw") else None
-    stage = run.stage("ticket", draw_key(source, asked))
+    # by the hash of the scores, not of the masks: two searches may agree on those by chance
+    stage = run.stage("ticket", stage_key("ticket", source=source, draw=asked.asked() if asked else None))
     with run.alone(stage):
         draw(stage, Ticket.load(run.folder / searched if searched else str(folder)), asked)
     return stage

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
-from robust_tickets.config import Said, build, digest
+from robust_tickets.config import FlagText, build, digest
 from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import mapping
@@ -316,4 +316,4 @@ def _merged(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
-    return value.plain() if isinstance(value, Said) else value
+    return value.plain() if isinstance(value, FlagText) else value

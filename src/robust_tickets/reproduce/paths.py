@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.config import Said
+from robust_tickets.config import FlagText
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.reproduce.job import BERT, Job
@@ -95,7 +95,7 @@ class Paths:
         if path is None:
             hint = CALLED.get(value[1:], "name its folder")
             raise TicketsError(f"{value} is not there", hint=hint, code="paths.no_resource")
-        return Said(path) if isinstance(value, Said) else str(path)
+        return FlagText(path) if isinstance(value, FlagText) else str(path)
 
     def _left_out(self, value: Any) -> bool:
         return _role(value) and self._path(value) is None and (value[1:] in ELSEWHERE or value.startswith(DATA))

@@ -179,7 +179,9 @@ def synonym_table(tokenizer: Any, *, source: str = "wordnet", candidates: int = 
     found = source_of(source)
     tokens = _read(tokenizer, rows)
     rows = rows or max((token.number for token in tokens), default=-1) + 1
-    cased = not _lowers(tokenizer)
+    # a tokenizer without capitals has WordNet's "Paris" as "paris"
+    special = tokenizer.all_special_tokens
+    cased = not any("a" in token for token in tokenizer.tokenize("A") if token not in special)
     stop = stop_words(found)
     key = json.dumps([MADE, tokens, cased, rows, candidates, found.kind, found.digest, sorted(stop)])
     name = f"{hashlib.sha256(key.encode('utf-8', 'surrogatepass')).hexdigest()[:32]}.npz"
@@ -260,11 +262,6 @@ def _surface(tokenizer: Any, token: str, style: str) -> tuple[bool, str]:
     if style == "Ġ" and not text.isascii():  # bytes written as letters
         text = tokenizer.convert_tokens_to_string([token]).strip()
     return spaced, text
-
-
-def _lowers(tokenizer: Any) -> bool:
-    """Whether the tokenizer reads capitals as small letters: then WordNet's "Paris" is the token "paris"."""
-    return any("a" in token for token in tokenizer.tokenize("A") if token not in tokenizer.all_special_tokens)
 
 
 def _stored(place: Path, rows: int) -> dict[str, Any] | None:

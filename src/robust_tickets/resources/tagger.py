@@ -33,15 +33,15 @@ class Remembering:
 
     def tags(self, words: Sequence[str]) -> list[str]:
         """The universal tag of every word of this context ("X" for a tag without one)."""
-        return list(self._told(tuple(words)))
+        return list(self._tags_of(tuple(words)))
 
     __call__ = tags
 
     def at(self, words: Sequence[str], place: int) -> str:
         """``tags(words)[place]``, which may cost less."""
-        return self._told(tuple(words))[place]
+        return self._tags_of(tuple(words))[place]
 
-    def _told(self, words: tuple[str, ...]) -> tuple[str, ...]:
+    def _tags_of(self, words: tuple[str, ...]) -> tuple[str, ...]:
         return self._remembered(words) if sum(map(len, words)) <= LONGEST else self._tag(words)
 
     def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:

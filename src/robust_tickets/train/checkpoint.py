@@ -119,7 +119,8 @@ def write(folder: Path, state: State) -> Path:
     final = folder / f"{PREFIX}{state.step:08d}"
     part = folder / f".{final.name}.{os.getpid()}.part"
     try:
-        _sweep(folder)
+        for left in folder.glob(f".{PREFIX}*.part"):  # of a killed process
+            shutil.rmtree(left, ignore_errors=True)
         part.mkdir(parents=True)
         sha256 = write_tensors(part / "state.safetensors", state.tensors)
         about = {"schema": SCHEMA, "step": state.step, "sha256": sha256, "values": dict(state.values)}
@@ -188,12 +189,6 @@ def read(folder: Path) -> State | None:
         except (TicketsError, OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
             progress.warn(f"the checkpoint {found} is damaged ({problem}): passed over")
     return None
-
-
-def _sweep(folder: Path) -> None:
-    """Remove what a killed process left half-written."""
-    for left in folder.glob(f".{PREFIX}*.part"):
-        shutil.rmtree(left, ignore_errors=True)
 
 
 def _flush(path: Path) -> None:
