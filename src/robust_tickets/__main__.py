@@ -6,10 +6,8 @@ import sys
 
 from robust_tickets.errors import BAD_INPUT
 
-SHOWN_BY = (
-    "cyclopts",
-    "rich",
-)  # what the command line reads and prints with; nothing else of the package needs them to be imported
+# what the command line reads and prints with; nothing else of the package needs them to be imported
+SHOWN_BY = ("cyclopts", "rich")
 
 try:
     from robust_tickets.cli.main import main

@@ -147,9 +147,8 @@ def look_again(path: Path) -> str:
         return f"check the path: there is no folder {path.parent}"
     except OSError as problem:
         return f"check the path: {path.parent} cannot be looked into ({problem.strerror})"
-    near = difflib.get_close_matches(
-        path.stem, {Path(name).stem for name in names}, n=1, cutoff=0.6
-    )  # the ending alone makes none alike
+    # the ending alone makes none alike
+    near = difflib.get_close_matches(path.stem, {Path(name).stem for name in names}, n=1, cutoff=0.6)
     close = difflib.get_close_matches(path.name, [name for name in names if [Path(name).stem] == near], n=1, cutoff=0)
     return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 

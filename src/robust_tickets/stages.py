@@ -47,14 +47,11 @@ STAGE_FILES = (
 # what the phases of a search leave behind: listed in the manifest, not needed again
 PHASE_FILES = ("scores.safetensors", "tuned", "round-*")
 SHARERS = "processes.json"
-BAD_ROWS, BAD_ROWS_KEPT = (
-    "bad_rows.csv",
-    10_000,
-)  # rows that a run left out, and how many: who has more has one fault in all of them
+# rows that a run left out, and how many: who has more has one fault in all of them
+BAD_ROWS, BAD_ROWS_KEPT = ("bad_rows.csv", 10_000)
 RUN_FILES = ("config.json", "env.json", BAD_ROWS, "arms.json", "report.html")
-HASHED = (
-    1 << 22
-)  # bytes of a file that is looked into at a glance; of a larger one, which is weights, its size has to do
+# bytes of a file that is looked into at a glance; of a larger one, which is weights, its size has to do
+HASHED = 1 << 22
 COMMAND = "command.json"  # how an unfinished run is resumed; arms.json says it of a finished one
 
 
@@ -145,9 +142,8 @@ class Stage:
             return False
         state = f"is damaged: it is kept in {self.folder / DAMAGED}, and" if harmed.is_file() else "is missing:"
         warn(f"{what}: {harmed} {state} {self.name} is run again")
-        for path in dict.fromkeys(
-            (harmed, self.mark)
-        ):  # the mark last: after a kill in between, a file is still missing
+        # the mark last: after a kill in between, a file is still missing
+        for path in dict.fromkeys((harmed, self.mark)):
             set_aside(path, self.folder)
         return False
 
@@ -163,9 +159,8 @@ class Stage:
             files = {self.folder / name: (entry["bytes"], entry["sha256"]) for name, entry in about["files"].items()}
         except (DamagedError, KeyError, TypeError, AttributeError):
             return self.mark
-        if any(
-            ".." in path.parts or not path.is_relative_to(self.folder) for path in files
-        ):  # what is harmed is moved: none but our own
+        # what is harmed is moved: none but our own
+        if any(".." in path.parts or not path.is_relative_to(self.folder) for path in files):
             return self.mark
         return next((path for path, entry in files.items() if not _whole(path, *entry, most)), None)
 

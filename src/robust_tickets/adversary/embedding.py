@@ -50,9 +50,8 @@ class EmbeddingPerturbation(Adversary):
             return objective.uniform(-self.init, self.init) * objective.mask
         width = objective.embedding_shape()[2]
         wide = torch.promote_types(objective.mask.dtype, torch.float32)
-        size = (
-            objective.mask.sum(dim=1, keepdim=True, dtype=wide) * width
-        )  # numbers that an example's delta holds; over 65,504 at times
+        # numbers that an example's delta holds; over 65,504 at times
+        size = objective.mask.sum(dim=1, keepdim=True, dtype=wide) * width
         return (
             objective.uniform(-1.0, 1.0)
             * objective.mask

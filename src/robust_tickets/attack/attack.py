@@ -187,11 +187,8 @@ class Attack(Settings):
         return run(job, None if folder is None else Path(folder), speed)
 
 
-DROPPED = {
-    "vectors": "near words",
-    "tagger": "part of speech",
-    "encoder": "sentence similarity",
-}  # what goes with a resource
+# what goes with a resource
+DROPPED = {"vectors": "near words", "tagger": "part of speech", "encoder": "sentence similarity"}
 
 
 @dataclass(frozen=True, kw_only=True)

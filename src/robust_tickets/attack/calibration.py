@@ -25,10 +25,8 @@ if TYPE_CHECKING:
 
 ROWS = 1000  # at most, of the calibration rows; the fit has one parameter
 LEAST = 30  # rows below which nothing is fitted
-LOWEST, HIGHEST = (
-    0.1,
-    10_000.0,
-)  # temperatures a fit may find; beyond them the rows say nothing about the victim's confidence
+# temperatures a fit may find; beyond them the rows say nothing about the victim's confidence
+LOWEST, HIGHEST = (0.1, 10_000.0)
 BINS = 15  # of the expected calibration error, as Guo et al. take it
 
 
@@ -52,9 +50,8 @@ def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Sp
             hint="give a split of the same task",
             code="attack.calibration",
         )
-    free = np.flatnonzero(
-        ~np.isin(source.keys, split.keys[rows])
-    )  # the same text under another id is an attacked text too
+    # the same text under another id is an attacked text too
+    free = np.flatnonzero(~np.isin(source.keys, split.keys[rows]))
     if len(free) < LEAST:
         raise TicketsError(
             f"calibration needs at least {LEAST} labelled rows whose texts are not attacked, got {len(free)} of {source.name!r}",

@@ -29,9 +29,8 @@ from robust_tickets.stats.classification import ERROR, FAILED, SKIPPED, SUCCESS,
 TOKENS = 2048  # of one pass: 85 sentences of 24 tokens. An H200 then gives 75 % (fp32) of what it gives at 16,384, and little is filled up
 STEPS = ((64, 8), (128, 16), (1 << 20, 32))  # lengths are rounded up to a multiple of the second, up to the first
 TRIALS = 4  # companies a probe is put into
-LANES = {
-    "float32": 2
-}  # streams; half precision is quick enough that capturing every shape twice costs more than it brings
+# streams; half precision is quick enough that capturing every shape twice costs more than it brings
+LANES = {"float32": 2}
 
 
 class Shapes:
@@ -81,9 +80,8 @@ class Shapes:
                 places += where
             for lane in self._lanes:
                 torch.cuda.current_stream(device).wait_stream(lane)
-            told = (
-                torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))
-            )  # the one wait of the round
+            # the one wait of the round
+            told = torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))
         check_logits(told, self.clf.identity)
         out = torch.empty_like(told)  # made here, out of inference mode
         out[torch.tensor(places, dtype=torch.long)] = told

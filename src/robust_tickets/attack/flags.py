@@ -40,9 +40,8 @@ class Flag(NamedTuple):
 class Answers(NamedTuple):
     """The victim's answers to the clean texts, and what its classes are called."""
 
-    given: Mapping[
-        tuple[int, int | None], int
-    ]  # how often (label of the task, its label that the victim gave; None: it has no such)
+    # how often (label of the task, its label that the victim gave; None: it has no such)
+    given: Mapping[tuple[int, int | None], int]
     right: int
     classes: Sequence[str]  # the victim's
     of: Sequence[int]  # which of them each label of the task is

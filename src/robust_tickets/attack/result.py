@@ -68,9 +68,8 @@ class Tally:
 
     statuses: Counter[str] = field(default_factory=Counter)
     classes: set[int] = field(default_factory=set)
-    given: Counter[tuple[int, int | None]] = field(
-        default_factory=Counter
-    )  # label, and that given before; None: the task has no such
+    # label, and that given before; None: the task has no such
+    given: Counter[tuple[int, int | None]] = field(default_factory=Counter)
     queries: Mean = field(default_factory=Mean)  # over those whose attack came to its end, as the next four
     words: Mean = field(default_factory=Mean)
     confidence: Mean = field(default_factory=Mean)
@@ -381,9 +380,8 @@ class AttackResult:
     forward_passes: int
     temperature: float  # logits were divided by it
     calibration: Mapping[str, Any] | None  # what it was fitted on and how well it fits; none where it was given
-    seen: (
-        Mapping[str, Any] | None
-    )  # how many attacked texts the victim was trained on; none where its training texts are not known
+    # how many attacked texts the victim was trained on; none where its training texts are not known
+    seen: Mapping[str, Any] | None
     precision: str | None  # of the copy that was attacked; none where it was the victim itself
     unconfirmed: int | None  # outcomes of the copy that the victim does not confirm, see attack.cuda
     intervals: Mapping[str, tuple[float, float]]

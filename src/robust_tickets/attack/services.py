@@ -52,12 +52,10 @@ class Victim:
         self.token_budget = token_budget or VICTIM_BUDGETS[where]
         self.live = LIVE[where]
         self.shapes: Shapes | Sent | None = Shapes.of(clf) if token_budget is None else None
-        self.groups = (
-            2 if where == "gpu" else 1
-        )  # while one half's texts are on the GPU, the other half's words are looked up
-        self.rounding = clf.noise * max(
-            1.0, 1 / temperature
-        )  # a temperature below 1 makes the logits' rounding larger too
+        # while one half's texts are on the GPU, the other half's words are looked up
+        self.groups = 2 if where == "gpu" else 1
+        # a temperature below 1 makes the logits' rounding larger too
+        self.rounding = clf.noise * max(1.0, 1 / temperature)
         self.noise = 0.0 if self.shapes else self.rounding
 
     @property
@@ -224,9 +222,8 @@ class Filled:
     """Best ids first, one row a token (one row in all where only one was asked for)."""
 
     ids: np.ndarray  # (tokens, words) int32
-    gaps: (
-        np.ndarray
-    )  # (tokens, words) float32: by how much each scores above the next; the last, above the best that is left out
+    # (tokens, words) float32: by how much each scores above the next; the last, above the best that is left out
+    gaps: np.ndarray
     exact: bool  # run alone
 
 

@@ -180,9 +180,8 @@ class Rules:
             return list(changeable)
         gathered: set[int] = set()
         for _ in range(transformations):
-            gathered.update(
-                changeable
-            )  # the same words, maybe in a larger table, which they then leave in another order
+            # the same words, maybe in a larger table, which they then leave in another order
+            gathered.update(changeable)
         return list(gathered)
 
     def ranked_by_gradient(self, words: Sequence[int], most: int) -> list[int]:

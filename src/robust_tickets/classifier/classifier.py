@@ -136,9 +136,8 @@ class ModelClassifier(TokenClassifier):
         for name, tensor in sorted(self.model.state_dict().items()):
             total.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
             total.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
-        for name, mask in sorted(
-            masks_of(self.model).items()
-        ):  # two with the same weights, one masked, train differently
+        # two with the same weights, one masked, train differently
+        for name, mask in sorted(masks_of(self.model).items()):
             total.update(f"mask {name}{tuple(mask.shape)}".encode())
             total.update(np.packbits(mask.cpu().numpy()).tobytes())
 

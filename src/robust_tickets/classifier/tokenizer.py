@@ -24,11 +24,8 @@ from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import mapping, read_json
 
-BYTES = (
-    "CanineTokenizer",
-    "ByT5Tokenizer",
-    "PerceiverTokenizer",
-)  # these read characters or bytes, without a vocabulary file
+# these read characters or bytes, without a vocabulary file
+BYTES = ("CanineTokenizer", "ByT5Tokenizer", "PerceiverTokenizer")
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.codes")  # any of these holds one
 
 
@@ -99,9 +96,10 @@ def digest_of(tokenizer: Any) -> str:
         rules = json.loads(backend.to_str())
         content = {k: v for k, v in rules.items() if k not in ("truncation", "padding")}  # these follow the last call
     else:
+        # no paths
         settings = {
             k: str(v) for k, v in tokenizer.init_kwargs.items() if not k.endswith("_file") and k != "name_or_path"
-        }  # no paths
+        }
         words = [] if type(tokenizer).__name__ in BYTES else sorted(tokenizer.get_vocab().items())
         content = {"class": type(tokenizer).__name__, "words": words, "settings": settings}
     return hashlib.sha256(canonical(content).encode("utf-8", "surrogatepass")).hexdigest()
@@ -173,10 +171,8 @@ class Splicer:
             if not self.spaced:
                 return b"".join(map(self._first.__getitem__, pieces))  # type: ignore[arg-type]
             return b"".join([self._first[pieces[0]], *map(self._rest.__getitem__, pieces[1:])])  # type: ignore[list-item]
-        except (
-            KeyError,
-            TypeError,
-        ):  # a piece too long to be remembered, or one that must be read with its surroundings
+        # a piece too long to be remembered, or one that must be read with its surroundings
+        except (KeyError, TypeError):
             return None
 
     def _learn(self, known: dict[str, bytes | None], new: set[str], before: str) -> None:

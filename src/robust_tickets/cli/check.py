@@ -169,9 +169,8 @@ def _unflagged(row: Measured, unwanted: tuple[str, ...]) -> Iterator[dict[str, A
 
 
 def _short(value: float) -> str:
-    return f"{value:.4f}".rstrip("0").rstrip(
-        "."
-    )  # as many digits as result.json keeps, so that no number looks equal to its floor
+    # as many digits as result.json keeps, so that no number looks equal to its floor
+    return f"{value:.4f}".rstrip("0").rstrip(".")
 
 
 def measured(run: str) -> Iterator[Measured]:

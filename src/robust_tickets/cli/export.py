@@ -65,9 +65,8 @@ def predict(
             + (f"; {_rows(result['bad'], 'bad ')} left without a label:" if result["bad"] else "")
         )
         for reason in result["reasons"][:REASONS]:
-            print(
-                f"  {' '.join(reason['problem'].split())} ({_rows(reason['rows'])})"
-            )  # an error message may have several lines
+            # an error message may have several lines
+            print(f"  {' '.join(reason['problem'].split())} ({_rows(reason['rows'])})")
         if len(result["reasons"]) > REASONS:
             print(f"  … and {len(result['reasons']) - REASONS} other reasons")
         if result["hint"]:

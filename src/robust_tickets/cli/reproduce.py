@@ -554,9 +554,8 @@ def whole(planned: Planned, *, log: bool) -> Answer:
     summary = run_jobs(requests, budget=run.seconds, log=log)
     flavour: Flavour = next((cell.flavour for cell in plan.cells), "corrected")
     outcomes = tuple(o for o in read_all(run.results) if o.unit not in (*summary.refused, *planned.refused))
-    filled = [
-        one for one in tables.fill_all(plan, outcomes, run.results, flavour=flavour) if one.cells
-    ]  # of searches there are none
+    # of searches there are none
+    filled = [one for one in tables.fill_all(plan, outcomes, run.results, flavour=flavour) if one.cells]
     drawn = {id for id in plan.tables if not id.startswith("campaign") and papers.table(id).kind == "figure"}
     panels = {id: {(cell.backbone, cell.task) for cell in plan.cells if cell.table == id} for id in drawn}
     figures = [

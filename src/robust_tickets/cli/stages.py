@@ -121,9 +121,8 @@ def draw(
         "round_to": round_to,
     }
     drawn = Ticket.load(ticket).draw(**Draw(**units, sparsity=sparsity, scope=scope).asked())
-    if (
-        is_folder(out) and (out / "stage.json").exists()
-    ):  # or a search would be found done with a ticket that it did not find
+    # or a search would be found done with a ticket that it did not find
+    if is_folder(out) and (out / "stage.json").exists():
         raise TicketsError(
             f"{out} holds finished work (see its stage.json)", hint="give another --out", code="stage.other_work"
         )

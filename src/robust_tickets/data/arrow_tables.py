@@ -383,9 +383,8 @@ def token_table(
     if found is None and make:
         try:
             base = cache_folder("tokens") / name
-            if (
-                base == place or (found := _found(base)) is None
-            ):  # a temporary folder may have it, where the cache cannot be written
+            # a temporary folder may have it, where the cache cannot be written
+            if base == place or (found := _found(base)) is None:
                 _make(base, split, tokenizer, max_length, token_types)
                 found = _found(base)
         except (TicketsError, OSError) as problem:  # of the disk: training can do without

@@ -274,9 +274,8 @@ class Loading:
         left_out = 0
         values = list(dict.fromkeys(v for _, done in files for v in done.values if v != missing))
         matched = match(values, names, files[0][0].name, declared, label_map=self.label_map, by_id=self.by_id)
-        if (
-            matched.note and names != declared
-        ):  # read as ids though the names were only found in train: a guess that must be seen
+        # read as ids though the names were only found in train: a guess that must be seen
+        if matched.note and names != declared:
             (self.warnings if matched.guessed and not self.given.labels else self.notes).append(
                 f"{name}: {matched.note}"
             )
@@ -304,9 +303,8 @@ class Loading:
                 )
             if done.mended:
                 path = Path(rows.name)
-                escaped = (
-                    path.suffix.lower() == ".jsonl"
-                )  # of which broken bytes are bad rows: what is left was written as \ud83d
+                # of which broken bytes are bad rows: what is left was written as \ud83d
+                escaped = path.suffix.lower() == ".jsonl"
                 what, how = ("half of a surrogate pair", "") if escaped else ("broken UTF-8", f"; {to_utf8(path)}")
                 words = f"{done.mended} of {done.rows} rows hold {what}, which the classifier reads as U+FFFD"
                 self.warnings.append(f"{path.name}: {words}{how}")

@@ -319,9 +319,8 @@ def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> Ra
         ) from None
     say(f"looking for {shown} in the Hub's cache and on the Hub")
     try:
-        found = datasets.load_dataset(
-            hub_id, config or None, trust_remote_code=False
-        )  # datasets 3 asks on the terminal
+        # datasets 3 asks on the terminal
+        found = datasets.load_dataset(hub_id, config or None, trust_remote_code=False)
     except Exception as problem:  # the Hub's client raises many types, most of them for the same few reasons
         first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
         raise TicketsError(

@@ -155,11 +155,8 @@ def kind_of(origin: Origin) -> str | None:
     return "structured" if hasattr(origin.search, "neurons") else None
 
 
-SPARSITY = (
-    "heads",
-    "neurons",
-    "sparsity",
-)  # what an arm's other search takes over from [search], so that arms stay comparable
+# what an arm's other search takes over from [search], so that arms stay comparable
+SPARSITY = ("heads", "neurons", "sparsity")
 Without = Literal["initialisation", "structure"]
 
 
@@ -400,13 +397,11 @@ class Arms:
             shared = {
                 key: getattr(first, key) for key in SPARSITY if key in known and getattr(first, key, None) is not None
             }
-            if (
-                "round_to" in known and getattr(first, "round_to", 1) > 1 and table.like is None
-            ):  # a matched ticket's counts are rounded
+            # a matched ticket's counts are rounded
+            if "round_to" in known and getattr(first, "round_to", 1) > 1 and table.like is None:
                 made = self._build({**shared, **own}, table.searched_on, where)
-                shared |= (
-                    {"round_to": first.round_to} if kind_of(Origin(search=made)) != "unstructured" else {}
-                )  # weights have no widths
+                # weights have no widths
+                shared |= {"round_to": first.round_to} if kind_of(Origin(search=made)) != "unstructured" else {}
         return self._build({**shared, **own}, table.searched_on, where)
 
     def _build(self, settings: Mapping[str, Any], elsewhere: TaskSource | None, where: str) -> Any:

@@ -59,12 +59,10 @@ def search(
     from robust_tickets.ticket.ticket import Ticket
 
     if not stage.found("search"):
-        method(
-            start(), task, folder=stage.folder, **({"like": like} if like is not None else {})
-        )  # saves what it finds
-        phases = [
-            _seconds(metrics) for metrics in sorted(stage.folder.rglob("metrics.jsonl"))
-        ]  # a fine-tuned copy's, each round's
+        # saves what it finds
+        method(start(), task, folder=stage.folder, **({"like": like} if like is not None else {}))
+        # a fine-tuned copy's, each round's
+        phases = [_seconds(metrics) for metrics in sorted(stage.folder.rglob("metrics.jsonl"))]
         if phases:
             write_json(stage.folder / "cost.json", {"search_seconds": sum(phases)})
         stage.finish()
@@ -317,9 +315,8 @@ def _execute_search(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) 
     like, given = _ticket_of(request, run, "like"), loaded.inputs(request)
     source = request.get("searched_on") or request["source"]
     task = loaded.task(source, request["seed"])
-    if request.get(
-        "searched_on"
-    ):  # theta_0 stands for the encoder; the head is another one, drawn from the recipe's seed
+    # theta_0 stands for the encoder; the head is another one, drawn from the recipe's seed
+    if request.get("searched_on"):
         head = {"labels": list(task.labels), "columns": list(task.columns), "seed": request["seed"]}
         given = {**given, "task": task.digest, "head": head}
     stage = run.stage("search", search_key(method, given, like))

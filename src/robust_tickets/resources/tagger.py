@@ -144,9 +144,8 @@ class Perceptron:
         end = len(words) if last is None else last + 1
         shown = [*START, *map(shape, words[: end + 2]), *END]
         before, before2 = START
-        decide: Callable[..., str] = (
-            self._decided if sum(map(len, words)) <= LONGEST else self._decide
-        )  # what is remembered is bounded
+        # what is remembered is bounded
+        decide: Callable[..., str] = self._decided if sum(map(len, words)) <= LONGEST else self._decide
         found = []
         for i in range(end):
             tag = self.certain.get(words[i])

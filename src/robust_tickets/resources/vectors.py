@@ -391,9 +391,8 @@ class Vectors:
                 table = table.joined(Table.read(place, len(self), length))  # a temporary folder may have it
                 if len(new := table.without(rows)):
                     table = table.joined(self._build(new, length))
-                    table.joined(Table.read(place, len(self), length)).write(
-                        place
-                    )  # another process may have added its own meanwhile
+                    # another process may have added its own meanwhile
+                    table.joined(Table.read(place, len(self), length)).write(place)
         self._tables[n] = table
 
     def _build(self, rows: np.ndarray, length: int) -> Table:

@@ -58,9 +58,8 @@ class MaskTrace:
         layout = layout_of(model)
         self._about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model)}
         self._draw, self._snapshot, self.points = draw, c.snapshot, list(at)
-        self.draw(
-            spread_evenly(heads=layout.heads_of(model), neurons=layout.neurons_of(model))
-        )  # refused before it costs
+        # refused before it costs
+        self.draw(spread_evenly(heads=layout.heads_of(model), neurons=layout.neurons_of(model)))
         self.scores: list[dict[str, list[np.ndarray]]] = []  # at each point
         self.steps: list[int] = []
         self.losses: list[float] = []

@@ -67,9 +67,8 @@ class EarlyRobust(CoefficientSearch):
                 under=self.adversary,
                 penalty=lambda: c.l1(self.head_l1, self.neuron_l1),  # L1 once, in the last pass
             ):
-                if (
-                    masks.record(step, run.loss) and self.stopping(masks) is not None
-                ):  # every mini-epoch: the rule of ``stop``
+                # every mini-epoch: the rule of ``stop``
+                if masks.record(step, run.loss) and self.stopping(masks) is not None:
                     run.stop()
             return self.found(masks, run)  # the ticket drawn at the point that the rule names
 

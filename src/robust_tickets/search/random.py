@@ -125,9 +125,8 @@ class RandomTicket(Search, Settings):
         shapes = {name: tuple(module.weight.shape) for name, module in layout.matrices_of(model).items()}
         if like is not None:
             _same_backbone(like, layout.family, shapes)
-            shapes = dict(
-                zip(like.names, (mask.shape for mask in like.masks["weights"]), strict=True)
-            )  # its matrices, in its order
+            # its matrices, in its order
+            shapes = dict(zip(like.names, (mask.shape for mask in like.masks["weights"]), strict=True))
         scores = {
             name: numpy_generator(self.seed, "random ticket", name).random(shape, dtype=np.float32)
             for name, shape in shapes.items()

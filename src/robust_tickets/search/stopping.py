@@ -73,9 +73,8 @@ def paper(far: np.ndarray, gamma: float, window: int, at: str = "current") -> in
 
 
 def official(far: np.ndarray, gamma: float, window: int, at: str = "current") -> int | None:
-    if (
-        at == "before"
-    ):  # points come in pairs: where the ticket would be drawn, and one update later, where masks are compared
+    # points come in pairs: where the ticket would be drawn, and one update later, where masks are compared
+    if at == "before":
         later = official(far[1::2, 1::2], gamma, window)
         return None if later is None else 2 * later
     anchor = len(far) - 1 - window

@@ -257,9 +257,8 @@ class Half:
 
     def __enter__(self) -> Half:
         for copy in self.copies:
-            copy.module.__dict__[copy.name] = (
-                copy.work
-            )  # found before the parameter of that name, which stays registered and untouched
+            # found before the parameter of that name, which stays registered and untouched
+            copy.module.__dict__[copy.name] = copy.work
         for module, kind in self.by_hand.items():
             module.__dict__["forward"] = partial(getattr(self, kind), module)
         self._hook = self.embeddings.register_forward_hook(lambda _module, _args, output: output.to(KIND))

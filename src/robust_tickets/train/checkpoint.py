@@ -49,9 +49,8 @@ TYPES = {
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     """Write ``path``, flushed to disk; returns the sha256 of what it holds. Tensors on a device are fetched one by one."""
-    order = sorted(
-        tensors, key=lambda name: (-tensors[name].element_size(), name)
-    )  # so that each begins at a multiple of its item
+    # so that each begins at a multiple of its item
+    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     digest = hashlib.sha256()
     pool = ThreadPoolExecutor(1, thread_name_prefix="checkpoint-hash")
     try:
@@ -212,9 +211,8 @@ class Memory(Protocol):
 def capture(run: TrainingRun) -> State:
     """The run as it stands between two steps."""
     tensors = {f"part/{name}": value for name, value in _trained(run).items()}
-    if not (
-        run.stopped or run.done >= run.total
-    ):  # after the last update nobody asks for the moments, two thirds of the bytes
+    # after the last update nobody asks for the moments, two thirds of the bytes
+    if not (run.stopped or run.done >= run.total):
         for name, parameter in run.parameters.items():
             for key, value in run.optimiser.state.get(parameter, {}).items():
                 tensors[f"optimiser/{key}/{name}"] = value

@@ -391,9 +391,8 @@ class TrainingRun:
             raise TicketsError(f"{self.title}: the gradient exploded by step {step}", hint=LOWER, exit_code=FAILED)
 
     def _check_weights(self) -> None:
-        norm = torch.nn.utils.get_total_norm(
-            [p.detach() for p in self.parameters.values() if p.numel()]
-        )  # few kernels, for all at once
+        # few kernels, for all at once
+        norm = torch.nn.utils.get_total_norm([p.detach() for p in self.parameters.values() if p.numel()])
         if not torch.isfinite(norm):
             raise TicketsError(
                 f"{self.title}: the weights are not finite after step {self.done}", hint=LOWER, exit_code=FAILED
@@ -431,9 +430,8 @@ class TrainingRun:
         if self.writer is None or self.saved_step == self.done:
             return
         since = time.monotonic() - self.saved_at
-        cheap = (
-            since >= self.save_cost / CHECKPOINT_SHARE and not self.writer.busy
-        )  # no write is waited for because of another
+        # no write is waited for because of another
+        cheap = since >= self.save_cost / CHECKPOINT_SHARE and not self.writer.busy
         by_time = cheap and (epoch_ends or since >= self.settings.checkpoint_every)
         by_step = self.settings.checkpoint_steps and self.done % self.settings.checkpoint_steps == 0
         if not (always or by_time or by_step):

@@ -68,9 +68,8 @@ class TrainingSettings(Settings):
     # graph: CUDA graphs, where there is a CUDA device
     engine: Literal["auto", "eager", "graph"] = setting("auto", counts=False)
     adversary: Adversary | None = component("adversaries")
-    log_every: int = setting(
-        10, at_least=1
-    )  # updates between two reads of the loss; a GPU's are read one interval later
+    # updates between two reads of the loss; a GPU's are read one interval later
+    log_every: int = setting(10, at_least=1)
     checkpoint_every: float = setting(30.0, at_least=0, counts=False)  # seconds
     checkpoint_steps: int = setting(0, at_least=0, counts=False)  # updates; 0: by time and at epoch ends only
     seed: int = 0

@@ -161,9 +161,8 @@ def adamw(parts: Mapping[str, nn.Module], optim: Optim, rates: Mapping[str, floa
             {"params": [p for p in members if id(p) in spared], "weight_decay": 0.0, "pace": pace},
         ]
     groups = [group for group in groups if group["params"]]
-    fused = all(
-        p.device.type in ("cpu", "cuda") for p in named.values()
-    )  # one kernel for all; elementwise, so still deterministic
+    # one kernel for all; elementwise, so still deterministic
+    fused = all(p.device.type in ("cpu", "cuda") for p in named.values())
     return torch.optim.AdamW(groups, lr=optim.lr, eps=optim.eps, betas=optim.betas, fused=fused)
 
 
@@ -172,9 +171,8 @@ def _spared(modules: Iterable[nn.Module]) -> Iterable[nn.Parameter]:
         for path, module in root.named_modules():
             norm = "norm" in type(module).__name__.lower()
             for name, parameter in module.named_parameters(recurse=False):
-                if (
-                    norm or "bias" in f"{path}.{name}"
-                ):  # the papers' rule; it spares MPNet's relative_attention_bias too
+                # the papers' rule; it spares MPNet's relative_attention_bias too
+                if norm or "bias" in f"{path}.{name}":
                     yield parameter
 
 
@@ -200,9 +198,8 @@ class Engine:
     def __post_init__(self) -> None:
         self.device = next(iter(self.parameters.values())).device
         self.half: Half | None = self.step.half
-        self.exploded = torch.zeros(
-            (), device=self.device, dtype=torch.bool
-        )  # was a gradient ever infinite; read with the loss
+        # was a gradient ever infinite; read with the loss
+        self.exploded = torch.zeros((), device=self.device, dtype=torch.bool)
         self.replay = 0  # optimiser steps made inside this batch
         self.rate = 0.0  # the last learning rate
         self.on_device = on_device(self.device)

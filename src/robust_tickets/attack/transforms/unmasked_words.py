@@ -107,9 +107,8 @@ def doubtful(gaps: np.ndarray, tried: int) -> bool:
     return False
 
 
-OUTSIDE, BEFORE, WITHIN = range(
-    3
-)  # of a word; before: after characters such as "-", which only count as part of a word that follows
+# of a word; before: after characters such as "-", which only count as part of a word that follows
+OUTSIDE, BEFORE, WITHIN = range(3)
 
 
 class Read(NamedTuple):
@@ -129,9 +128,8 @@ def joined(tokens: Sequence[Sequence[str]], rules: Rules) -> Iterator[Combinatio
     cut = rules.uses_dictionary()
     hopeful = _hopeful(tokens, cut)
     sizes = [len(row) for row in tokens]
-    open_ends: list[tuple[Read, int, tuple[str, ...]]] = [
-        (Read(), 0, ())
-    ]  # read so far, number among those of its length, tokens
+    # read so far, number among those of its length, tokens
+    open_ends: list[tuple[Read, int, tuple[str, ...]]] = [(Read(), 0, ())]
     while open_ends:
         read, place, parts = open_ends.pop()
         at = len(parts)

@@ -24,9 +24,8 @@ class Late:
         self._use: Use | None = None  # waits for what is on its way
         if self.lags:
             self.room = room(device)
-            self.event = torch.cuda.Event(
-                blocking=True
-            )  # the host sleeps while it waits, and leaves its core to the batches
+            # the host sleeps while it waits, and leaves its core to the batches
+            self.event = torch.cuda.Event(blocking=True)
 
     def ask(self, loss: Tensor, exploded: Tensor, use: Use) -> None:
         """Have ``use`` called with the values as they are now: at once, or at the next ``ask`` or ``settle``."""

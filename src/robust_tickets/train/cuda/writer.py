@@ -82,9 +82,8 @@ class Writer:
         except Exception as unwritten:
             if problem is None:
                 raise
-            problem.add_note(
-                f"besides, the last checkpoint was not written: {unwritten}"
-            )  # why the run ended comes first
+            # why the run ended comes first
+            problem.add_note(f"besides, the last checkpoint was not written: {unwritten}")
 
     def _work(self, state: State) -> None:
         try:
