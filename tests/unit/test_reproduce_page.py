@@ -340,7 +340,7 @@ def test_last_bits_of_a_quantile_do_not_show(
 
 def test_a_figure_leads_to_its_runs(text: str) -> None:
     shown = text[text.index('id="ER-F5"') :]
-    link = re.search(r'Drawn from (\d+) runs of \d+ arms?: <a href="#([^"]+)"', shown)
+    link = re.search(r'From (\d+) runs of \d+ arms?: <a href="#([^"]+)"', shown)
     assert link is not None
     assert f'id="{link[2]}"' in text
 

@@ -188,13 +188,13 @@ def squeeze(words: str, most: int) -> str:
 class Dot:
     """A row of ``dots``: a value with its interval, and a hollow point that it fell from, or its runs.
 
-    ``said`` is the row in words; ``under`` stands below its title.
+    ``summary`` is the row in words; ``under`` stands below its title.
     """
 
     index: int
     title: str
     end: float
-    said: str
+    summary: str
     interval: Interval | None = None
     start: float | None = None
     under: str = ""
@@ -227,7 +227,7 @@ def dots(rows: Sequence[Dot], write: Callable[[float], str], *, alt: str, low: f
                 marker(end, y, row.index, 8, hollow=False),
                 label(end, y - 14, write(row.end), "middle", "strong"),
             ]
-        parts.append(group(*drawn, title=row.said))
+        parts.append(group(*drawn, title=row.summary))
     return svg(WIDE, bottom + 26, parts, alt=alt, kind="wide")
 
 
@@ -342,7 +342,7 @@ class Point:
     title: str
     x: float
     y: float
-    said: str
+    summary: str
     across: Interval | None = None
     along: Interval | None = None
     few: bool = False  # of too few runs: grey
@@ -368,7 +368,7 @@ def scatter(
             )
         )
     parts += [
-        group(tag("circle", cx=across(point.x), cy=up(point.y), r=3, class_="faint"), title=point.said)
+        group(tag("circle", cx=across(point.x), cy=up(point.y), r=3, class_="faint"), title=point.summary)
         for point in points
         if not point.named
     ]
@@ -381,7 +381,7 @@ def scatter(
         if point.along is not None:
             drawn.insert(0, line(px, up.inside(point.along[0]), px, up.inside(point.along[1]), kind))
         drawn.append(label(LEFT + 18, height + 4.5, squeeze(point.title, 44), kind="name"))
-        parts.append(group(*drawn, kind="few" if point.few else "", title=point.said))
+        parts.append(group(*drawn, kind="few" if point.few else "", title=point.summary))
     return svg(WIDE, bottom + BELOW + 10 + LINE * len(shown), parts, alt=alt, kind="wide")
 
 
@@ -407,7 +407,7 @@ class Series:
 
     index: int
     title: str
-    said: str
+    summary: str
     x: Sequence[float]
     y: Sequence[float]
     bands: Sequence[Interval | None] = ()
@@ -439,7 +439,7 @@ def lines(series: Sequence[Series], x: Axis, y: Axis, *, alt: str) -> Markup:
         if one.marked:
             drawn += [marker(across(a), up(b), one.index, 4.5) for a, b in zip(one.x, one.y, strict=True)]
             drawn.append(marker(LEFT - 18, height, one.index, 4))
-        parts.append(group(*drawn, title=one.said))
+        parts.append(group(*drawn, title=one.summary))
     return svg(WIDE, bottom + BELOW + 10 + apart * len(series), parts, alt=alt, kind="wide")
 
 
@@ -482,7 +482,7 @@ class Spread:
     under: str
     bins: Sequence[tuple[float, float, int, int]]
     median: float
-    said: str
+    summary: str
 
 
 def histogram(rows: Sequence[Spread], x: Axis, *, alt: str) -> Markup:
@@ -507,7 +507,7 @@ def histogram(rows: Sequence[Spread], x: Axis, *, alt: str) -> Markup:
             label(left, ground - 82, squeeze(row.title, 50), kind="name"),
             label(left, ground - 65, squeeze(row.under, 56), kind="quiet"),
         ]
-        parts.append(group(*drawn, title=row.said))
+        parts.append(group(*drawn, title=row.summary))
     return svg(WIDE, bottom + 46, parts, alt=alt, kind="wide")
 
 
@@ -519,7 +519,7 @@ class Layer:
     """A row of ``bars``: shares from 0 to 1 as bars, with the reach of what they are the mean of, and as squares."""
 
     title: str
-    said: str
+    summary: str
     shares: Sequence[float]
     reach: Sequence[Interval] = ()
     squares: Sequence[float] = ()
@@ -550,7 +550,7 @@ def bars(heads: Sequence[str], rows: Sequence[Layer], index: int, *, alt: str) -
             if high > low:
                 box = {"x": start + BAR * low, "y": y + CELL / 2 - 1, "width": BAR * (high - low), "height": 2}
                 drawn.append(tag("rect", **box, class_="reach"))
-        parts.append(group(label(left - 10, y + 10.5, row.title, "end", "tick"), *drawn, title=row.said))
+        parts.append(group(label(left - 10, y + 10.5, row.title, "end", "tick"), *drawn, title=row.summary))
     return svg(width, height, parts, alt=alt)
 
 
@@ -562,7 +562,7 @@ class Heat:
     names: Sequence[str]
     title: str
     axis: str
-    say: Callable[[int, int], str]
+    describe: Callable[[int, int], str]
     mark: tuple[int, str] | None = None
 
 
@@ -571,7 +571,7 @@ def heat_map(of: Heat, *, alt: str) -> Markup:
     side, left, top = 250, 40.0, 34
     size, worst = side / len(of.values), max(map(max, of.values))
     cells = [
-        tag("rect", tag("title", of.say(a, b)), x=left + b * size, y=top + side - (a + 1) * size, width=size, height=size,
+        tag("rect", tag("title", of.describe(a, b)), x=left + b * size, y=top + side - (a + 1) * size, width=size, height=size,
             fill_opacity=_shade(value / worst if worst else 0.0), class_="heat")
         for a, row in enumerate(of.values)
         for b, value in enumerate(row)

@@ -31,7 +31,7 @@ def glance(run: Run, attack: str) -> Markup | None:
     for i, arm in enumerate(run.arms):
         found = arm.attack(attack)
         if found is not None and found.aua is not None:
-            said = f"{arm.title}: before {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"
+            summary = f"{arm.title}: before {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"
             rows.append(
                 charts.Dot(
                     index=i,
@@ -39,13 +39,13 @@ def glance(run: Run, attack: str) -> Markup | None:
                     start=found.clean,  # of the same texts: a fall from the whole split's accuracy would mix two populations
                     end=found.aua,
                     interval=found.intervals.get("aua"),
-                    said=said,
+                    summary=summary,
                 )
             )
     if not rows:
         return None
     title = run.attack_titles[attack]
-    alt = f"Accuracy on the attacked texts before and under {title}. " + "; ".join(row.said for row in rows)
+    alt = f"Accuracy on the attacked texts before and under {title}. " + "; ".join(row.summary for row in rows)
     caption = f"Hollow: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95{numbers.GLUE}% interval."
     return figure([charts.dots(rows, numbers.percent, alt=alt)], caption, "glance")
 
@@ -56,7 +56,7 @@ def scatter(run: Run, attack: str) -> Markup | None:
     for i, arm in enumerate(run.arms):
         found = arm.attack(attack)
         if found is not None and found.aua is not None and found.clean is not None:  # both of the same texts
-            said = f"{arm.title}: clean {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"
+            summary = f"{arm.title}: clean {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"
             points.append(
                 charts.Point(
                     index=i,
@@ -65,7 +65,7 @@ def scatter(run: Run, attack: str) -> Markup | None:
                     across=found.intervals.get("clean", (found.clean, found.clean)),
                     y=found.aua,
                     along=found.intervals.get("aua", (found.aua, found.aua)),
-                    said=said,
+                    summary=summary,
                 )
             )
     if len(points) < 2:  # one point is against nothing, and the first figure has it
@@ -78,7 +78,7 @@ def scatter(run: Run, attack: str) -> Markup | None:
     )
     x = Axis.linear("accuracy before the attack, %", *_range([v for p in points for v in p.across or ()]))
     y = Axis.linear("accuracy under attack, %", *_range([v for p in points for v in p.along or ()]), about=6)
-    return figure([charts.scatter(points, x, y, alt=alt + "; ".join(p.said for p in points))], caption)
+    return figure([charts.scatter(points, x, y, alt=alt + "; ".join(p.summary for p in points))], caption)
 
 
 def _range(values: list[float]) -> tuple[float, float]:
@@ -109,13 +109,13 @@ class Curve:
         return 100 * right / self.n, 100 * low, 100 * high
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         named = [
             b for b in (10, 30, 100, 300, 1000, 3000, 10_000) if self.falls and self.falls[0] / 3 <= b <= self.last
         ]
         whose = f"{self.title}, {self.attack}" if self.attack else self.title
-        told = ", ".join(f"{numbers.percent(self.at(b)[0])} after {b}" for b in [*named, self.last])
-        return f"{whose}: {told} queries"
+        shares = ", ".join(f"{numbers.percent(self.at(b)[0])} after {b}" for b in [*named, self.last])
+        return f"{whose}: {shares} queries"
 
     def series(self, low: float, high: float) -> charts.Series:
         end = high if self.most is None else min(high, max(low, math.log10(self.most)))
@@ -124,7 +124,7 @@ class Curve:
         return charts.Series(
             index=self.index,
             title=self.title,
-            said=self.said,
+            summary=self.summary,
             x=powers,
             y=[value for value, _, _ in found],
             bands=[(bottom, top) for _, bottom, top in found],
@@ -185,7 +185,7 @@ def _budget(run: Run, some: list[Curve]) -> Markup:
     high = max(math.log10(max(curve.last for curve in some)), low + 0.5)
     x = Axis.powers("query budget a text", low, high, numbers.count)
     y = Axis.linear("accuracy within the budget, %", 0, 100)
-    alt = "Accuracy against query budget. " + "; ".join(curve.said for curve in some)
+    alt = "Accuracy against query budget. " + "; ".join(curve.summary for curve in some)
     return figure([charts.lines([curve.series(low, high) for curve in some], x, y, alt=alt)], caption)
 
 
@@ -201,7 +201,7 @@ def query_histogram(run: Run) -> Markup | None:
     )
     low = math.floor(min(start for row in rows for start, *_ in row.bins))
     high = max(end for row in rows for _, end, *_ in row.bins)
-    alt = "Queries a text. " + "; ".join(row.said for row in rows)
+    alt = "Queries a text. " + "; ".join(row.summary for row in rows)
     return figure([charts.histogram(rows, Axis.powers("queries a text", low, high, numbers.count), alt=alt)], caption)
 
 
@@ -214,14 +214,14 @@ def _spread(run: Run, key: str, index: int, attack: Attack | None) -> charts.Spr
     median = every[(len(every) - 1) // 2]
     one, other = (Counter(math.floor(BINS * math.log10(q)) for q in some) for some in (won, held))
     title, named = run.arms[index].title, run.attack_titles[key] if len(run.attack_keys) > 1 else ""
-    said = f"median {median}, from {every[0]} to {every[-1]} queries; {len(won)} fooled, {len(held)} held"
+    summary = f"median {median}, from {every[0]} to {every[-1]} queries; {len(won)} fooled, {len(held)} held"
     return charts.Spread(
         index=index,
         title=title,
         under=", ".join(filter(None, [named, f"median {numbers.count(median)}"])),
         bins=[(b / BINS, (b + 1) / BINS, one[b], other[b]) for b in sorted(one | other)],
         median=math.log10(median),
-        said=f"{', '.join(filter(None, [title, named]))}: {said}",
+        summary=f"{', '.join(filter(None, [title, named]))}: {summary}",
     )
 
 
@@ -233,13 +233,13 @@ def layers(arm: Arm, index: int) -> Markup | None:
     rows: list[tuple[tuple[float, ...], tuple[bool, ...]]]
     if shape.heads:
         pairs = list(zip(shape.heads, shape.neurons, strict=True))
-        told = [f"{sum(heads)} of {len(heads)} heads, {kept} of {of} neurons" for heads, (kept, of) in pairs]
+        descriptions = [f"{sum(heads)} of {len(heads)} heads, {kept} of {of} neurons" for heads, (kept, of) in pairs]
         rows = [((kept / of if of else 0.0,), heads) for heads, (kept, of) in pairs]
         (heads_kept, heads_all) = sum(map(sum, shape.heads)), sum(map(len, shape.heads))
         kept, of = (sum(pair[k] for pair in shape.neurons) for k in (0, 1))
         names, caption = ["heads", "neurons"], f"{heads_kept} of {heads_all} heads, {kept} of {of} neurons."
     else:
-        told = [
+        descriptions = [
             ", ".join(f"{k:,} of {n:,} weights in {PARTS[p]}" for p, (k, n) in row.items()) for row in shape.weights
         ]
         rows = [(tuple(_share(row, part) for part in PARTS), ()) for row in shape.weights]
@@ -249,10 +249,10 @@ def layers(arm: Arm, index: int) -> Markup | None:
             f"{kept:,} of {of:,} weights of the layers ({100 * kept / max(of, 1):.1f} %).",
         )
     drawn = [
-        charts.Layer(title=str(k + 1), said=f"Layer {k + 1}: {words}", shares=shares, squares=squares)
-        for k, (words, (shares, squares)) in enumerate(zip(told, rows, strict=True))
+        charts.Layer(title=str(k + 1), summary=f"Layer {k + 1}: {words}", shares=shares, squares=squares)
+        for k, (words, (shares, squares)) in enumerate(zip(descriptions, rows, strict=True))
     ]
-    alt = f"{arm.title}. " + "; ".join(f"layer {k + 1}: {words}" for k, words in enumerate(told))
+    alt = f"{arm.title}. " + "; ".join(f"layer {k + 1}: {words}" for k, words in enumerate(descriptions))
     return figure([charts.bars(names, drawn, index, alt=alt)], f"{arm.title}: {caption}", "layers")
 
 
@@ -278,15 +278,15 @@ def heat(arm: Arm) -> Markup | None:
 def maps(found: Distances, title: str) -> dict[str, Markup]:
     """The drawing of each group."""
     worst = {name: max((max(row) for row in rows), default=0.0) for name, rows in found.groups.items()}
-    said = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
-    alt = f"Mask distances of the search for {title}: {said}.{stopped(found)}"
+    distances = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
+    alt = f"Mask distances of the search for {title}: {distances}.{stopped(found)}"
     return {name: _map(found, name, f"{name}. {alt}") for name in found.groups}
 
 
 def _map(found: Distances, name: str, alt: str) -> Markup:
     shown, rows = _thin(found), found.groups[name]
 
-    def say(a: int, b: int) -> str:
+    def describe(a: int, b: int) -> str:
         i, j = shown[a], shown[b]
         return f"epochs {found.points[i]:.2f} and {found.points[j]:.2f}: {100 * rows[i][j]:.1f} % differ"
 
@@ -296,7 +296,7 @@ def _map(found: Distances, name: str, alt: str) -> Markup:
         names=[f"{found.points[i]:.2f}" for i in shown],
         title=name,
         axis="epoch",
-        say=say,
+        describe=describe,
         mark=None if at is None else (shown.index(at), word),
     )
     return charts.heat_map(of, alt=alt)

@@ -210,15 +210,15 @@ def _facts_line(run: Run) -> str:
 def _what_is_shown(run: Run) -> str:
     """What the figures of the layers mean, for the kinds of tickets that are there."""
     shapes = [arm.shape for arm in run.arms if arm.shape is not None]
-    said = []
+    sentences = []
     if any(shape.heads for shape in shapes):
-        said.append("Filled squares are heads that stay; the bar is the share of neurons that stay.")
+        sentences.append("Filled squares are heads that stay; the bar is the share of neurons that stay.")
     if any(shape.weights for shape in shapes):
-        said.append(
+        sentences.append(
             "A ticket of single weights has two bars: the share of weights that stay in attention and in the feed-forward part."
         )
-        said.append("It brings no speed: the others are zeros that are multiplied all the same.")
-    return " ".join([*said, "Layer 1 is nearest the words."])
+        sentences.append("It brings no speed: the others are zeros that are multiplied all the same.")
+    return " ".join([*sentences, "Layer 1 is nearest the words."])
 
 
 def _searches(run: Run) -> list[Arm]:
@@ -243,7 +243,7 @@ def _texts(run: Run) -> dict[str, Any] | None:
 
     A cap on their number and on their size keeps a page of 100,000 examples or of long reviews one that a browser opens at once.
     """
-    said: list[str] = []
+    sentences: list[str] = []
     cards: list[Markup] = []
     labels: dict[str, str] = {}
     attacks: dict[str, str] = {}
@@ -269,7 +269,7 @@ def _texts(run: Run) -> dict[str, Any] | None:
             attacks[str(place)] = run.attack_titles[key]
         if len(cards) - first < len(cases):
             words += f" {len(cards) - first} are shown, examples.jsonl holds all."
-        said.append(words)
+        sentences.append(words)
     if not cards:
         return None
     arms = {str(i): arm.title for i, arm in enumerate(run.arms)}
@@ -277,7 +277,7 @@ def _texts(run: Run) -> dict[str, Any] | None:
     fields.append(("Outcome ", "outcome", "any", OUTCOMES))
     fields += [("for ", "arm", "any arm", arms)] if len(arms) > 1 else []
     fields += [("True label ", "label", "any", dict(sorted(labels.items())))] if len(labels) > 1 else []
-    return {"said": said, "fields": fields, "first": cards[:OPEN], "more": cards[OPEN:]}
+    return {"sentences": sentences, "fields": fields, "first": cards[:OPEN], "more": cards[OPEN:]}
 
 
 def _cases(run: Run, attack: str) -> dict[str, list[tuple[int, Example]]]:

@@ -187,8 +187,8 @@ class Run:
     @property
     def splits(self) -> tuple[str, ...]:
         """The splits that were attacked."""
-        said = [a.split for arm in self.arms for a in arm.attacks] or [str(self.task.get("attacked_split") or "")]
-        return tuple(dict.fromkeys(filter(None, said)))
+        found = [a.split for arm in self.arms for a in arm.attacks] or [str(self.task.get("attacked_split") or "")]
+        return tuple(dict.fromkeys(filter(None, found)))
 
     @property
     def base(self) -> Arm | None:
@@ -439,10 +439,10 @@ def _plan(attack: Attack) -> Mapping[str, Any]:
     asked = {key: about.get(key) for key in ("compat", "scoring", "temperature", "precision")}
     if mapping(about.get("calibration")):
         asked["temperature"] = "calibrated"
-    said = {key: value for key, value in asked.items() if value not in (None, "probability", 1, 1.0)}
+    settings = {key: value for key, value in asked.items() if value not in (None, "probability", 1, 1.0)}
     rules = list(about.get("constraints") or ())
     return {
-        "attack": {"name": attack.name, **said}, "query_budget": about.get("query_budget"), "data": task.get("digest"),
+        "attack": {"name": attack.name, **settings}, "query_budget": about.get("query_budget"), "data": task.get("digest"),
         "ids": list(attack.ids), "rules": rules,
     }  # fmt: skip
 
@@ -509,7 +509,7 @@ def _free(key: str, taken: Mapping[str, object]) -> str:
 def _plan_title(attack: Attack, every: list[Attack]) -> str:
     others = [other for other in every if other.name.lower() == attack.name.lower()]
     mine, known = _facts(attack), [_facts(other) for other in others]
-    differ = [said for what, said in mine.items() if any(facts.get(what) != said for facts in known)]
+    differ = [value for what, value in mine.items() if any(facts.get(what) != value for facts in known)]
     title = TITLES.get(attack.name.lower(), attack.name)
     if len(others) > 1 and sum(facts == mine for facts in known) > 1:  # no known fact tells it from another
         differ.append(f"plan {1 + next(i for i, other in enumerate(others) if other is attack)}")

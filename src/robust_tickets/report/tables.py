@@ -320,5 +320,5 @@ def _counts(run: Run, attack: str | None) -> str:
     whole = next((arm.evaluation for arm in run.arms if arm.evaluation is not None and arm.evaluation.n), None)
     parts = [f"All texts: the {whole.n} of {whole.split or 'the split'}" if whole else ""]
     parts.append(f"attacked texts: {found.n} of {found.split or 'the split'}" if found else "")
-    said = "; ".join(filter(None, parts))
-    return f" {said[0].upper()}{said[1:]}." if said else ""
+    text = "; ".join(filter(None, parts))
+    return f" {text[0].upper()}{text[1:]}." if text else ""

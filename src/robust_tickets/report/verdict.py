@@ -142,20 +142,20 @@ def verdict(run: Run, attack: str) -> Verdict:
     """The arms that are not degenerate, compared; before that, flags and the arms that are."""
     found = _of_meaningful_arms(run, attack)
     flagged = [(arm, flag) for arm in run.arms if (one := arm.attack(attack)) for flag in one.before]
-    told = dict.fromkeys(f"{arm.title}: {flag}." for arm, flag in flagged)
-    return replace(found, headline=" ".join([*told, found.headline]))
+    flags = dict.fromkeys(f"{arm.title}: {flag}." for arm, flag in flagged)
+    return replace(found, headline=" ".join([*flags, found.headline]))
 
 
 def _of_meaningful_arms(run: Run, attack: str) -> Verdict:
     empty = [arm for arm in run.arms if degenerate(arm, attack)]
     if not empty:
         return _compared(run, attack, run.arms)
-    told = degenerate_sentence(empty, numbers.listed([arm.title for arm in empty]))
+    empty_sentence = degenerate_sentence(empty, numbers.listed([arm.title for arm in empty]))
     sound = tuple(arm for arm in run.arms if not any(arm is other for other in empty))
     if not any(arm.attack(attack) for arm in sound):
-        return Verdict(attack=attack, headline=told, sentences=(), sure=False)
+        return Verdict(attack=attack, headline=empty_sentence, sentences=(), sure=False)
     rest = _compared(run, attack, sound)
-    return replace(rest, headline=f"{told} {rest.headline}")
+    return replace(rest, headline=f"{empty_sentence} {rest.headline}")
 
 
 def _compared(run: Run, attack: str, arms: tuple[Arm, ...]) -> Verdict:
@@ -167,12 +167,12 @@ def _compared(run: Run, attack: str, arms: tuple[Arm, ...]) -> Verdict:
     if not ranked:
         return Verdict(attack=attack, headline=f"{name} left no result to compare.", sentences=(), sure=False)
     (best, result), rest = ranked[0], [arm for arm, _ in ranked[1:]]
-    stands = f"{best.title} still labels {numbers.percent(result.aua)} of {result.n} texts correctly under {name}"
+    accuracy = f"{best.title} still labels {numbers.percent(result.aua)} of {result.n} texts correctly under {name}"
     if "aua" in result.intervals:
-        stands += f" (95{numbers.GLUE}% interval {numbers.span(result.intervals['aua'])})"
+        accuracy += f" (95{numbers.GLUE}% interval {numbers.span(result.intervals['aua'])})"
     if not rest:
         return Verdict(
-            attack=attack, headline=f"{stands}.", sentences=("There is no other arm to compare it with.",), sure=False
+            attack=attack, headline=f"{accuracy}.", sentences=("There is no other arm to compare it with.",), sure=False
         )
     all_pairs = contest(run, attack)
     pairs = [pair for arm in rest if (pair := all_pairs.between(best, arm)) is not None]
@@ -182,7 +182,7 @@ def _compared(run: Run, attack: str, arms: tuple[Arm, ...]) -> Verdict:
         c for c in all_pairs.pairs if c.clear and all(any(side is arm for arm in rest) for side in (c.arm, c.other))
     ]
     elsewhere = [c if c.difference > 0 else c.turned() for c in others]
-    sentences = [f"{stands}.", *(_against(c) for c in pairs)]
+    sentences = [f"{accuracy}.", *(_against(c) for c in pairs)]
     if apart:
         listed = numbers.listed([arm.title for arm in apart])
         sentences.append(f"No paired test against {listed}: no attacked example is stored for both.")
@@ -258,7 +258,7 @@ def _how(c: Comparison) -> str:
 def costs(run: Run) -> list[str]:
     """What each ticket gives up and saves, against the baseline."""
     base = run.base
-    said: list[str] = []
+    sentences: list[str] = []
     for arm in run.arms:
         if arm.shape is None or arm is base:
             continue
@@ -274,10 +274,10 @@ def costs(run: Run) -> list[str]:
             what = "find and train" if arm.cost.get("search_seconds") else "train"
             parts.append(f"took {numbers.seconds(mine)} to {what} ({numbers.seconds(theirs)})")
         if parts:
-            said.append(f"{arm.title} {numbers.listed(parts)}.")
-    if said and base is not None:
-        said[-1] += f" Differences and times in brackets: {base.title}."
-    return said
+            sentences.append(f"{arm.title} {numbers.listed(parts)}.")
+    if sentences and base is not None:
+        sentences[-1] += f" Differences and times in brackets: {base.title}."
+    return sentences
 
 
 def _savings(arm: Arm) -> list[str]:
@@ -311,42 +311,48 @@ def total_seconds(arm: Arm) -> float | None:
 
 def warnings(run: Run) -> list[str]:
     """What a reader must know first: flags, small samples, errors, files that could not be read."""
-    said: list[str] = []
+    sentences: list[str] = []
     for key, title in run.attack_titles.items():
         results = [(arm, found) for arm in run.arms if (found := arm.attack(key)) is not None]
-        said += [
+        sentences += [
             flag_sentence(run, key, flag)
             for flag in dict.fromkeys(flag for _, found in results for flag in found.flags)
         ]
-        said += [_small(title, arm, found) for arm, found in results if found.n < FEW and not _has_flag(found, "few")]
+        sentences += [
+            _small(title, arm, found) for arm, found in results if found.n < FEW and not _has_flag(found, "few")
+        ]
         for arm, found in results:
             if found.errors and not _has_flag(found, "error") and not found.before:
-                said.append(f"{title} on {arm.title}: {found.errors} examples failed with an error and are left out.")
-    unsettled = [arm.title for arm in run.arms if arm.distances is not None and not arm.distances.converged]
-    if unsettled:  # arms that share a search share its fault: one sentence
-        whose = "its ticket was" if len(unsettled) == 1 else "their tickets were"
-        said.append(f"The search for {numbers.listed(unsettled)} did not converge; {whose} drawn at the last point.")
+                sentences.append(
+                    f"{title} on {arm.title}: {found.errors} examples failed with an error and are left out."
+                )
+    unconverged = [arm.title for arm in run.arms if arm.distances is not None and not arm.distances.converged]
+    if unconverged:  # arms that share a search share its fault: one sentence
+        whose = "its ticket was" if len(unconverged) == 1 else "their tickets were"
+        sentences.append(
+            f"The search for {numbers.listed(unconverged)} did not converge; {whose} drawn at the last point."
+        )
     near = [arm.title for arm in run.arms if arm.near_random]
     if near:
         what = "ticket is" if len(near) == 1 else "tickets are"
-        said.append(
+        sentences.append(
             f"Near random: {numbers.listed(near)}, whose {what} drawn from coefficients that the search hardly moved apart."
         )
     masked = [arm.title for arm in run.arms if arm.cost.get("nonzero_encoder_parameters")]
     if masked:
-        said.append(
+        sentences.append(
             f"No speed comes from {numbers.listed(masked)}: weights that a mask removes are zeros in matrices of the same size."
         )
-    said += word_table_sentences(run)
+    sentences += word_table_sentences(run)
     skipped = run.task.get("skipped_rows")
     if skipped:
         where = (
             f"; {BAD_ROWS} in the run folder lists them, up to {BAD_ROWS_KEPT:,}" if run.task.get("bad_rows") else ""
         )
-        said.append(f"{skipped} rows of the data could not be used and were skipped{where}.")
-    said += [f"The data: {words}." for words in listed(run.task.get("warnings") or []) if isinstance(words, str)]
-    said += run.notes
-    return list(dict.fromkeys(said))
+        sentences.append(f"{skipped} rows of the data could not be used and were skipped{where}.")
+    sentences += [f"The data: {words}." for words in listed(run.task.get("warnings") or []) if isinstance(words, str)]
+    sentences += run.notes
+    return list(dict.fromkeys(sentences))
 
 
 def flag_sentence(run: Run, key: str, flag: str) -> str:
@@ -462,10 +468,10 @@ def cited(run: Run, attack: str | None, arm: Arm) -> dict[str, tuple[int, ...]]:
     found = arm.attack(attack)
     if found is None or attack is None:
         return {}
-    said = warnings(run)
+    numbered = warnings(run)
     notes: dict[str, dict[int, None]] = {}
     for flag, code in zip(found.flags, found.codes, strict=True):
-        number_of = said.index(flag_sentence(run, attack, flag)) + 1
+        number_of = numbered.index(flag_sentence(run, attack, flag)) + 1
         for cell in CONCERNS.get(code, OTHERS):
             notes.setdefault(cell, {})[number_of] = None
     return {cell: tuple(numbers_of) for cell, numbers_of in notes.items()}
@@ -473,10 +479,10 @@ def cited(run: Run, attack: str | None, arm: Arm) -> dict[str, tuple[int, ...]]:
 
 def conditions(run: Run, attack: str) -> tuple[list[str], dict[str, list[str]]]:
     """Rules, scoring and texts of one attack: those of every arm, and by title those that differ."""
-    said = {arm.title: _conditions(found) for arm in run.arms if (found := arm.attack(attack)) is not None}
-    every = [part for part in next(iter(said.values()), []) if all(part in parts for parts in said.values())]
+    by_arm = {arm.title: _conditions(found) for arm in run.arms if (found := arm.attack(attack)) is not None}
+    every = [part for part in next(iter(by_arm.values()), []) if all(part in parts for parts in by_arm.values())]
     return every, {
-        title: own for title, parts in said.items() if (own := [part for part in parts if part not in every])
+        title: own for title, parts in by_arm.items() if (own := [part for part in parts if part not in every])
     }
 
 

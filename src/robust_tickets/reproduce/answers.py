@@ -79,7 +79,7 @@ def answer(of: Family, judged: Sequence[Judged], outcomes: Sequence[Outcome] = (
     known = [one for one, _ in made]
     return PARTS.answer(  # type: ignore[no-any-return]
         {
-            "question": of.question, "said": answered(known), "rows": rows, "how": how, "missing": missing, "notes": _notes(known),
+            "question": of.question, "summary": answered(known), "rows": rows, "how": how, "missing": missing, "notes": _notes(known),
             "substituted": list(dict.fromkeys(words for one in known for words in one.substituted)),
         }
     )  # fmt: skip
@@ -131,11 +131,11 @@ def _adjusted(of: Family, judged: Sequence[Judged]) -> str:
 def _notes(made: Sequence[Judged]) -> tuple[str, ...]:
     """What all arms say alike, once; what one says, under its name."""
     every = {name for one in made for name in (one.claim.arm, one.claim.other)}
-    said = [(arm, words) for one in made for arm, _, words in (note.partition(": ") for note in one.notes)]
+    notes = [(arm, words) for one in made for arm, _, words in (note.partition(": ") for note in one.notes)]
     arms: dict[str, set[str]] = {}
-    for arm, words in said:
+    for arm, words in notes:
         arms.setdefault(numberless(words), set()).add(arm)
-    return merged(words if arms[numberless(words)] == every else f"{arm_title(arm)}: {words}" for arm, words in said)
+    return merged(words if arms[numberless(words)] == every else f"{arm_title(arm)}: {words}" for arm, words in notes)
 
 
 def reached(outcomes: Sequence[Outcome], folder: Path, judged: Sequence[Judged]) -> Markup | None:
@@ -143,8 +143,8 @@ def reached(outcomes: Sequence[Outcome], folder: Path, judged: Sequence[Judged])
     if not any(one.comparison for one in judged):
         return None
     met, given = goals(outcomes, folder, judged), fixed()["goals"]
-    said = f"{arm_title(given['arm'])} against {arm_title(given['against'])}: {reached_of(met)}."
-    return PARTS.goals(said, met)  # type: ignore[no-any-return]
+    summary = f"{arm_title(given['arm'])} against {arm_title(given['against'])}: {reached_of(met)}."
+    return PARTS.goals(summary, met)  # type: ignore[no-any-return]
 
 
 SPREAD = (
@@ -195,6 +195,6 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Markup | No
     if apart:
         fixes = f"Not always: of {plural(len(again), 'seed')} run again, {apart} gave more than one model."
     heads = ("method", "seed", "runs", "models", "tickets", "versions of the code")
-    said = f"{fixes} Runs of one seed lie up to {widest:.1f} points apart."
+    summary = f"{fixes} Runs of one seed lie up to {widest:.1f} points apart."
     tables = [replace(plain_table(SPREAD, SPREADS, ()), rows=tuple(rows)) if rows else None for rows in (first, rest)]
-    return PARTS.seeds(said, plain_table(MODELS, heads, models) if models else None, *tables)  # type: ignore[no-any-return]
+    return PARTS.seeds(summary, plain_table(MODELS, heads, models) if models else None, *tables)  # type: ignore[no-any-return]

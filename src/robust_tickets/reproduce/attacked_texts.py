@@ -67,14 +67,14 @@ def texts(found: Sequence[Standing], folder: Path) -> Markup | None:
             cards.append(card)
             arms |= {str(fate.one.place): fate.one.title for fate in fates}
             attacks[_which(fates[0].one.task, attack)] = f"{task_title(fates[0].one.task)}: {attack.title}"
-    said = (
+    explanation = (
         "One model of each arm, its lowest seed; of many arms those with most runs. Struck out: what stood there. Marked: what the attack "
         f"wrote. {len(cards)} texts are here; the result files keep the first successes of every run."
     )
     fields = [("Attack ", "attack", "any", attacks)] if len(attacks) > 1 else []
     fields.append(("Outcome ", "outcome", "any", dict(FATES.values())))
     fields += [("for ", "arm", "any arm", arms)] if len(arms) > 1 else []
-    return Markup("<p>{}</p>{}").format(said, MACROS.cases(fields, True, cards[:OPEN], cards[OPEN:]))
+    return Markup("<p>{}</p>{}").format(explanation, MACROS.cases(fields, True, cards[:OPEN], cards[OPEN:]))
 
 
 def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> dict[str, list[Fate]]:
@@ -126,7 +126,7 @@ def _card(id: str, attack: Against, fates: Sequence[Fate]) -> SimpleNamespace:
 
 
 def _fate(fate: Fate) -> dict[str, Any]:
-    status, said = FATES[fate.letter]
+    status, word = FATES[fate.letter]
     notes, perturbed = [f"{fate.queries} queries"] if fate.letter in "fs" else [], []
     if fate.text is not None:
         before, after = (number(fate.outcome, fate.text.get(key)) for key in ("before", "after"))
@@ -135,7 +135,7 @@ def _fate(fate: Fate) -> dict[str, Any]:
         old, new = _columns(fate.text["original"]), _columns(fate.text["perturbed"])
         perturbed = [folded(a, b) for a, b in zip([*old, *[""] * (len(new) - len(old))], new, strict=False)]
     return {
-        "arm": fate.one.place, "title": fate.one.title, "colour": colour(fate.one.place), "status": status, "word": said,
+        "arm": fate.one.place, "title": fate.one.title, "colour": colour(fate.one.place), "status": status, "word": word,
         "notes": ", ".join(notes), "perturbed": perturbed,
     }  # fmt: skip
 

@@ -250,8 +250,8 @@ def sentence(one: Judged) -> str:
         return f"{who}: {value}, {runs}: no claim, that takes five."
     equal = found.verdict == "equivalent"
     p = p_value(found.adjusted_equivalence_p if equal else found.adjusted_p)
-    said = f"equivalent within {found.margin:g} points" if equal else f"{word(found)}{small(found)}"
-    return f"{who}: {said}, {value}, p {p} after Holm over {plural(found.of, 'claim')}."
+    verdict = f"equivalent within {found.margin:g} points" if equal else f"{word(found)}{small(found)}"
+    return f"{who}: {verdict}, {value}, p {p} after Holm over {plural(found.of, 'claim')}."
 
 
 def answered(made: Sequence[Judged]) -> str:
@@ -263,19 +263,19 @@ def answered(made: Sequence[Judged]) -> str:
             by = f"{abs(found.difference):.1f} points {word(found)} " if found.different else ""
             under = f"{by}under {attack_phrase(claim.attack)}{here(found)}"
             pairs.setdefault((found.verdict, claim.arm, claim.other), []).append(under)
-    said = []
+    sentences = []
     for (verdict, arm, other), words in pairs.items():
         if verdict == "different":
-            said.append(f"{arm_title(arm)} against {arm_title(other)}: {listed(words)}.")
+            sentences.append(f"{arm_title(arm)} against {arm_title(other)}: {listed(words)}.")
         else:
             margin = f"{made[0].comparison.margin:g}" if made[0].comparison else ""
-            said.append(f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points {listed(words)}.")
-    if len(said) > MOST:
-        said = [*said[:MOST], f"{len(said) - MOST} more of the kind are below."]
+            sentences.append(f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points {listed(words)}.")
+    if len(sentences) > MOST:
+        sentences = [*sentences[:MOST], f"{len(sentences) - MOST} more of the kind are below."]
     for verdict, open_ in (("undecided", "undecided"), ("too few runs", "left open by too few runs")):
         if number := sum(one.verdict == verdict for one in made):
-            said.append(f"{number} of {plural(len(made), 'claim')} {'is' if number == 1 else 'are'} {open_}.")
-    return " ".join(said)
+            sentences.append(f"{number} of {plural(len(made), 'claim')} {'is' if number == 1 else 'are'} {open_}.")
+    return " ".join(sentences)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,8 +315,8 @@ def reached_of(found: Sequence[Goal]) -> str:
     """How many goals are, in a line."""
     sure = [goal for goal in found if goal.reached]
     few = sum(goal.few for goal in sure)
-    said = f"{len(sure)} of {len(found)} goals {'is' if len(sure) == 1 else 'are'} reached"
-    return said + (f", {few} of them measured in fewer than {FEWEST_RUNS} runs" if few else "")
+    summary = f"{len(sure)} of {len(found)} goals {'is' if len(sure) == 1 else 'are'} reached"
+    return summary + (f", {few} of them measured in fewer than {FEWEST_RUNS} runs" if few else "")
 
 
 def _words(one: Judged) -> str:

@@ -149,8 +149,8 @@ def draw(
         panels, words = sweep(made, own, folder, lambda row: _axis(id, row), how), WORDS["lines"]
     panels += [Panel(title=row.name, why=f"{row.name}: {row.why}.") for row in rows if row.why]
     notes = dict.fromkeys(note.removesuffix(".") for one in own for note in notes_of(one))
-    said = [f"Of these runs: {'; '.join(notes)}."] if notes else []
-    return Drawn(id=id, caption=" ".join([words, *said]), panels=tuple(panels))
+    more = [f"Of these runs: {'; '.join(notes)}."] if notes else []
+    return Drawn(id=id, caption=" ".join([words, *more]), panels=tuple(panels))
 
 
 def _instead(names: Collection[str], own: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -196,11 +196,11 @@ def _words(id: str, own: Sequence[Outcome]) -> str:
     for one in own:
         if one.unit.repeat == 0 and (kept := survivors(one)) is not None:
             groups.setdefault((one.unit.backbone, one.unit.task), []).append(kept)
-    said = [WORDS["layers"], WORDS["heads"]]
+    sentences = [WORDS["layers"], WORDS["heads"]]
     for key, shapes in groups.items():
         name = f"{backbone_title(key[0]) if id in TASKLESS else place(*key)}: " if len(groups) > 1 else ""
-        said += [f"{name}{words}"] if (words := agreement(shapes)) else []
-    return " ".join(said)
+        sentences += [f"{name}{words}"] if (words := agreement(shapes)) else []
+    return " ".join(sentences)
 
 
 # --- lines: accuracy against what is swept, and gates along a search
@@ -251,7 +251,7 @@ class Point:
         return mean_interval(self.values) if len(self.values) >= FEWEST_RUNS else None
 
     @property
-    def said(self) -> str:
+    def summary(self) -> str:
         return (
             f"{self.mean:.1f} ({plural(len(self.values), 'run')}{f', {span(self.interval)}' if self.interval else ''})"
         )
@@ -277,9 +277,9 @@ class Series:
     index: int
     points: tuple[Point, ...]
 
-    def said(self, axis: Abscissa) -> str:
+    def summary(self, axis: Abscissa) -> str:
         words = ["throughout" if p.x is None else f"{axis.words(p.x)}{axis.unit}" for p in self.points]
-        points = [f"{x}: {p.said}" for x, p in zip(words, self.points, strict=True)]
+        points = [f"{x}: {p.summary}" for x, p in zip(words, self.points, strict=True)]
         shown = points if len(points) <= 10 else [points[0], points[len(points) // 2], points[-1]]
         return f"{self.name}, {', '.join(shown)}"
 
@@ -289,7 +289,7 @@ class Series:
         swept = sorted((p for p in self.points if p.x is not None), key=lambda p: p.x or 0.0)
         own = [level, level] if level is not None else swept
         return charts.Series(
-            index=self.index, title=self.name, said=self.said(axis), dash=self.index % DASHES, marked=not plain,
+            index=self.index, title=self.name, summary=self.summary(axis), dash=self.index % DASHES, marked=not plain,
             x=ends if level is not None else [p.x or 0.0 for p in swept],
             y=[p.mean for p in own],
             bands=[p.interval for p in own],
@@ -308,7 +308,7 @@ def lines(
         [one.chart(axis, (x.low, x.high), plain) for one in series],
         x,
         charts.Axis.linear(what if len(what) < 30 else "accuracy under attack, %", *scale),
-        alt=f"{title}, {what}. " + "; ".join(one.said(axis) for one in series),
+        alt=f"{title}, {what}. " + "; ".join(one.summary(axis) for one in series),
     )
     rows = [
         (one.name, "–" if p.x is None else axis.words(p.x), *p.cells, " ".join(f"{v:.1f}" for v in p.values))
@@ -400,18 +400,18 @@ class _Sweep:
 
     def missing(self, how: str) -> list[Panel]:
         """What was not trained, and whether what was trained was attacked."""
-        said, done = [], self.done
+        sentences, done = [], self.done
         unrun = [row for row in self.rows if row.arm not in done]
         if unrun and not self.enough:
             ran = len(self.rows) - len(unrun)
             some = f"only {ran} of {len(self.rows)} points are run" if ran else "not run"
-            said.append(f"{self.where}: {some}; {how}.")
+            sentences.append(f"{self.where}: {some}; {how}.")
         elif unrun:
             points = [row.name if row.x is None else f"{row.name} at {self.axis_of(row).words(row.x)}" for row in unrun]
-            said.append(f"{self.where}, not run: {', '.join(points)}; {how}.")
+            sentences.append(f"{self.where}, not run: {', '.join(points)}; {how}.")
         if self.enough and not textfoolers(self.own):
-            said.append(f"{self.where}: trained, not attacked by TextFooler.")
-        return [Panel(title=self.where, why=words) for words in said]
+            sentences.append(f"{self.where}: trained, not attacked by TextFooler.")
+        return [Panel(title=self.where, why=words) for words in sentences]
 
 
 def _levelled(rows: Sequence[Row]) -> list[Row]:

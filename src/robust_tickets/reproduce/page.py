@@ -118,10 +118,10 @@ RUNS = Markup(
 def rehearsed(outcomes: Sequence[Outcome]) -> str | None:
     """The warning that some of these results are of a part of the data, if some are."""
     part = sum(part_of(outcome.notes) is not None for outcome in outcomes)
-    said = (
+    text = (
         f"{part} of {plural(len(outcomes), 'result')} {'is' if part == 1 else 'are'} of a part of the data, a rehearsal"
     )
-    return f"{said}: not to be held against the papers' numbers." if part else None
+    return f"{text}: not to be held against the papers' numbers." if part else None
 
 
 def flattered(found: Sequence[Standing]) -> str:
@@ -193,13 +193,13 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
         words = ", ".join(filter(None, [numbers.percent(m.mean), span, plural(m.n, "run")]))
         dots.append(
             charts.Dot(
-                index=one.place, title=one.title, end=m.mean, said=f"{one.title}: {words}", interval=m.reach, under=words,
+                index=one.place, title=one.title, end=m.mean, summary=f"{one.title}: {words}", interval=m.reach, under=words,
                 runs=m.values, again=m.again,
             )
         )  # fmt: skip
     values = [v for _, m in shown for v in (*m.values, *m.again, *(m.reach or ()))]
     low, high = around(values, max(1.0, 0.06 * (max(values) - min(values))))
-    alt = f"Accuracy under {attack.title}. " + "; ".join(dot.said for dot in dots)
+    alt = f"Accuracy under {attack.title}. " + "; ".join(dot.summary for dot in dots)
     return charts.figure([charts.dots(dots, numbers.percent, alt=alt, low=low, high=high)], caption, "strip")
 
 
@@ -305,8 +305,8 @@ def _cell(one: Standing, column: Measure, value: Measured | None, ends: tuple[fl
 def by_length(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Path) -> Markup | None:
     """Accuracy against the length of training, where some arm was trained at several."""
     drawn = lengths(outcomes, folder, {one.arm: one.place for one in found})
-    said = "Each point is a schedule of its own, whose learning rate falls to 0 at its end: another training, not a later look at one."
-    return Markup("<p>{}</p>{}").format(said, PARTS.drawn(drawn, sources(drawn))) if drawn.svg else None
+    text = "Each point is a schedule of its own, whose learning rate falls to 0 at its end: another training, not a later look at one."
+    return Markup("<p>{}</p>{}").format(text, PARTS.drawn(drawn, sources(drawn))) if drawn.svg else None
 
 
 def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Path) -> list[Markup]:

@@ -32,7 +32,7 @@ def sources(found: Drawn) -> dict[str, Any]:
     """Links to the lists of runs, an arm a link."""
     units = {anchor_of(unit): unit for unit in map(Job.of_id, found.sources)}
     links = [(anchor, f"{arm_title(unit.arm)}, {place(unit.backbone, unit.task)}") for anchor, unit in units.items()]
-    return {"said": f"Drawn from {plural(len(found.sources), 'run')} of {plural(len(links), 'arm')}", "links": links}
+    return {"summary": f"From {plural(len(found.sources), 'run')} of {plural(len(links), 'arm')}", "links": links}
 
 
 def paper_part(
@@ -59,13 +59,13 @@ def table(filled: Filled, outcomes: Sequence[Outcome]) -> Markup:
     there = {one.unit.id: anchor_of(one.unit) for one in outcomes}
     ran = [task for task in of.tasks if any(cell.task == task for cell in filled.ran)]
     rest = [task for task in of.tasks if task not in ran]
-    said = f"{of.source}. {counts['filled']} of {counts['numbers']} printed numbers have runs of ours beside them"
+    summary = f"{of.source}. {counts['filled']} of {counts['numbers']} printed numbers have runs of ours beside them"
     if judged := counts["inside"] + counts["outside"]:
-        said += (
+        summary += (
             f"; of {judged} with five runs or more, {FIRST}, {counts['inside']} {'lies' if counts['inside'] == 1 else 'lie'} inside what "
             f"{filled.expected} might give{filled.wide}"
         )
-    summary = (
+    unfilled = (
         "As published, not run: " + ", ".join(map(task_title, rest)) if ran else "As published; none of it was run"
     )
     words = [word(one.comparison) for one in filled.claims if one.comparison]
@@ -75,7 +75,7 @@ def table(filled: Filled, outcomes: Sequence[Outcome]) -> Markup:
     )
     substituted = list(dict.fromkeys(words for cell in filled.ran for words in cell.substituted))
     return PARTS.table(  # type: ignore[no-any-return]
-        of, said, _grid(filled, ran, there) if ran else None, _grid(filled, rest, there) | {"summary": summary} if rest else None,
+        of, summary, _grid(filled, ran, there) if ran else None, _grid(filled, rest, there) | {"summary": unfilled} if rest else None,
         claims, substituted, merged(words for cell in filled.ran for words in cell.notes), (*of.notes, *published.summary(of.id)),
     )  # fmt: skip
 
@@ -125,7 +125,7 @@ def _paired(found: Sequence[FilledCell], values: Sequence[float], there: Mapping
     }  # fmt: skip
 
 
-SAID = {
+VERDICT_WORDS = {
     "in": "apart: printed lies inside what {} might give", "out": "apart: printed lies outside what {} might give",
     "few": "apart: too few runs to tell", "plain": "apart",
 }  # fmt: skip
@@ -141,7 +141,8 @@ def _ours(cell: FilledCell, values: Sequence[float], there: Mapping[str, str]) -
     interval = ours.prediction if ours.n >= FEWEST_SHOWN else None
     return {
         "anchor": there.get(ours.units[0]), "text": f"{ours.mean:.1f}", "value": exact(ours.mean), "verdict": verdict,
-        "gap": "" if cell.difference is None else numbers.points(cell.difference), "said": SAID[verdict].format(further(ours.further)),
+        "gap": "" if cell.difference is None else numbers.points(cell.difference),
+        "description": VERDICT_WORDS[verdict].format(further(ours.further)),
         "drawing": charts.spark(ours.values, low - pad, high + pad, interval=interval, mark=cell.published),
         "below": ", ".join([*below, plural(ours.n, "run")]),
     }  # fmt: skip

@@ -46,8 +46,8 @@ class Spot:
         return len(self.aua.values) < FEWEST_RUNS
 
     @property
-    def said(self) -> str:
-        return f"{self.title}: {self.aua.said} at {self.x:.3g}" + (", on the frontier" if self.best else "")
+    def summary(self) -> str:
+        return f"{self.title}: {self.aua.summary} at {self.x:.3g}" + (", on the frontier" if self.best else "")
 
 
 def pareto(
@@ -124,7 +124,7 @@ def frontier(spot: Spot, spots: Sequence[Spot]) -> bool:
 def _pareto(spots: Sequence[Spot], what: str, title: str) -> Markup:
     points = [
         charts.Point(
-            index=spot.index, title=spot.title, x=spot.x, y=spot.aua.mean, said=spot.said, along=spot.aua.interval, few=spot.few,
+            index=spot.index, title=spot.title, x=spot.x, y=spot.aua.mean, summary=spot.summary, along=spot.aua.interval, few=spot.few,
             named=k < NAMED,
         )
         for k, spot in enumerate(spots)
@@ -136,7 +136,7 @@ def _pareto(spots: Sequence[Spot], what: str, title: str) -> Markup:
     y = charts.Axis.linear("accuracy under attack, %", *around(along, max(2.0, 0.08 * (max(along) - min(along)))), 6)
     # what is to be had at most for a given cost: level from an arm to the next dearer one
     steps = sorted((spot.x, spot.aua.mean) for spot in spots if spot.best)
-    return charts.scatter(points, x, y, alt=f"{title}. " + "; ".join(spot.said for spot in spots), steps=steps)
+    return charts.scatter(points, x, y, alt=f"{title}. " + "; ".join(spot.summary for spot in spots), steps=steps)
 
 
 def _spot_table(spots: Sequence[Spot], what: str, title: str) -> Table:

@@ -238,8 +238,10 @@ def _count(path: Path) -> int:
 @cache
 def _weights(config: Path) -> int | None:
     try:
-        said = read_json(config)
-        layers, hidden, wide = (int(said[key]) for key in ("num_hidden_layers", "hidden_size", "intermediate_size"))
+        config_values = read_json(config)
+        layers, hidden, wide = (
+            int(config_values[key]) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")
+        )
     except (TicketsError, OSError, KeyError, TypeError, ValueError):
         return None
     return layers * (4 * hidden**2 + 2 * hidden * wide)

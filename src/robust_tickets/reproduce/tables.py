@@ -88,11 +88,11 @@ class FilledCell:
 
     @property
     def intervals(self) -> tuple[Interval | None, Interval | None]:
-        """Of the mean, and where the published number is to lie; ``None`` where there is none that tells something."""
+        """Of the mean, and where the published number is to lie; ``None`` where there is none that is informative."""
         if self.ours is None:
             return None, None
-        tells = self.ours.n >= FEWEST_SHOWN and self.published is not None
-        return self.ours.shown, self.ours.prediction if tells else None
+        comparable = self.ours.n >= FEWEST_SHOWN and self.published is not None
+        return self.ours.shown, self.ours.prediction if comparable else None
 
     def cut(self, ends: Interval) -> Interval:
         """An interval as far as the measure goes: none is below 0, and a percentage not above 100."""
@@ -169,13 +169,13 @@ class Filled:
         if len(groups) == 1 and 1 not in groups:
             (runs,) = groups
             return f"{further(runs)} of ours (the paper's numbers are means of {runs})"
-        said = ["one further run of ours"] if 1 in groups or not groups else []
+        counts = ["one further run of ours"] if 1 in groups or not groups else []
         for runs, found in groups.items():
             metrics, others = ({cell.metric for cell in own} for own in (found, set(self.ran) - set(found)))
             apart = [MEASURES[name] for name in MEASURES if name in metrics] if not metrics & others else []
             about = listed(list(dict.fromkeys(apart or [cell.row for cell in found])))
-            said += [f"{further(runs)} for {about} (a mean of {runs} in the paper)"] if runs > 1 else []
-        return " or ".join(said)
+            counts += [f"{further(runs)} for {about} (a mean of {runs} in the paper)"] if runs > 1 else []
+        return " or ".join(counts)
 
 
 def further(runs: int) -> str:
@@ -471,22 +471,22 @@ def _texts(cell: FilledCell) -> dict[str, str]:
 def _head(filled: Filled) -> str:
     """Where it was printed, and how much of it was run; a published number counts once."""
     counts = filled.counts()
-    said = f"{counts['filled']} of {plural(counts['numbers'], 'number')} with runs of ours"
+    text = f"{counts['filled']} of {plural(counts['numbers'], 'number')} with runs of ours"
     if judged := counts["inside"] + counts["outside"]:
-        said += f"; {judged} of them with five runs or more, {FIRST}: {counts['inside']} inside{filled.wide}"
-    return f"{filled.source}. {said}" if filled.source else said
+        text += f"; {judged} of them with five runs or more, {FIRST}: {counts['inside']} inside{filled.wide}"
+    return f"{filled.source}. {text}" if filled.source else text
 
 
 def _legend(filled: Filled) -> str:
     """How to read the numbers."""
-    said = "ours: mean over training runs and its 95 % interval on these examples."
+    text = "ours: mean over training runs and its 95 % interval on these examples."
     if filled.printed:
-        said += f" prediction: where {filled.expected} would lie, at 95 %."
-        said += " inside: whether the published number does, said with five runs or more."
+        text += f" prediction: where {filled.expected} would lie, at 95 %."
+        text += " inside: whether the published number does, said with five runs or more."
     if any(cell.scattered for cell in filled.ran):
-        said += f" “yes, of 30”: of an interval that is 30 points wide, said of more than {_most():g}: that may be scatter, no agreement."
+        text += f" “yes, of 30”: of an interval that is 30 points wide, said of more than {_most():g}: that may be scatter, no agreement."
     cut = any(cell.cut(ends) != ends for cell in filled.ran for ends in cell.intervals if ends)
-    return said + (" Intervals are shown cut at 0, and at 100 %: the CSV and the JSON have them whole." if cut else "")
+    return text + (" Intervals are shown cut at 0, and at 100 %: the CSV and the JSON have them whole." if cut else "")
 
 
 def _lists(filled: Filled) -> list[tuple[str, list[str]]]:

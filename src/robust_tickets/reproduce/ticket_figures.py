@@ -150,7 +150,7 @@ def survivors_by_layer(outcomes: Sequence[Outcome], title: str) -> Panel:
         heads = zip(*(shape.heads[layer] for shape in shapes), strict=True) if squares else ()
         drawn.append(
             charts.Layer(
-                title=str(layer + 1), said=f"layer {layer + 1}: {', '.join(words)}", shares=[fmean(own) for own in bars],
+                title=str(layer + 1), summary=f"layer {layer + 1}: {', '.join(words)}", shares=[fmean(own) for own in bars],
                 reach=[(min(own), max(own)) for own in bars], squares=[sum(head) / len(shapes) for head in heads],
             )
         )  # fmt: skip
@@ -159,7 +159,7 @@ def survivors_by_layer(outcomes: Sequence[Outcome], title: str) -> Panel:
         )
     searches = "1 search" if len(shapes) == 1 else f"{len(shapes)} searches"
     names = ["heads", *(name for name in parts if name != "heads")] if squares else parts
-    alt = f"{title}, {searches}. " + "; ".join(one.said for one in drawn)
+    alt = f"{title}, {searches}. " + "; ".join(one.summary for one in drawn)
     drawing = charts.bars(names, drawn, 0, alt=alt)
     columns = [words for name in parts for words in (f"{name}, mean %", f"{name}, lowest to highest %")]
     name = f"{title}: share that survives, {searches}"
@@ -188,29 +188,29 @@ def agreement(shapes: Sequence[Survivors]) -> str:
     heads = [[head for layer in shape.heads for head in layer] for shape in shapes]
     if not heads or not heads[0] or any(share not in (0, 1) for mask in heads for share in mask):
         return ""
-    said = []
+    sentences = []
     if len(heads) > 1:  # one search agrees with itself
         votes, pairs = [sum(kept) for kept in zip(*heads, strict=True)], list(combinations(heads, 2))
         apart = [sum(a != b for a, b in zip(one, other, strict=True)) / len(votes) for one, other in pairs]
         lot = [by_chance(sum(one) / len(votes), sum(other) / len(votes)) for one, other in pairs]
-        said.append(
+        sentences.append(
             f"Of {len(votes)} heads {votes.count(len(heads))} survive in every search and {votes.count(0)} in none; two searches differ on "
             f"{mean_percent(apart)} % of them ({_ends(apart, 1)}), two random tickets of their size on {mean_percent(lot)} %."
         )
-    return " ".join([*said, *_thirds(shapes)])
+    return " ".join([*sentences, *_thirds(shapes)])
 
 
 def _thirds(shapes: Sequence[Survivors]) -> list[str]:
     """The thirds of the layers in which what is removed lies; empty where they have no three equal parts."""
-    depth, said = shapes[0].depth, list[str]()
+    depth, sentences = shapes[0].depth, list[str]()
     ends = [depth * part // len(THIRDS) for part in range(len(THIRDS) + 1)]
     for name in shapes[0].parts if depth % len(THIRDS) == 0 else ():
         gone = [fsum(1 - shape.parts[name][layer] for shape in shapes) for layer in range(depth)]
         if total := fsum(gone):
             shares = [f"{100 * fsum(gone[start:end]) / total:.0f}" for start, end in pairwise(ends)]
-            where = f" lie in the {listed(THIRDS)} third of the layers" if not said else ""
-            said.append(f"of the {name} that are removed {listed(shares)} %{where}")
-    return [f"{'; '.join(said).capitalize()}."] if said else []
+            where = f" lie in the {listed(THIRDS)} third of the layers" if not sentences else ""
+            sentences.append(f"of the {name} that are removed {listed(shares)} %{where}")
+    return [f"{'; '.join(sentences).capitalize()}."] if sentences else []
 
 
 def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
@@ -230,7 +230,7 @@ def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
 
 def where_stopped(outcomes: Sequence[Outcome]) -> str:
     """For every task, where the search that is shown stopped, or its rule would have, and the other seeds'."""
-    said = []
+    sentences = []
     for task in dict.fromkeys(one.unit.task for one in outcomes):
         own = [one for one in outcomes if one.unit.task == task and one.unit.repeat == 0]
         traced = [(one, trace) for one in own if (trace := distances(one)) is not None]
@@ -239,14 +239,14 @@ def where_stopped(outcomes: Sequence[Outcome]) -> str:
         ends = sorted(trace.points[point] for trace in found if (point := _marked(trace)) is not None)
         if found:
             never = " The paper's rule would not have stopped it by then." if on and found[0].rule_at is None else ""
-            said.append(f"{task_title(task)}:{stopped(found[0])}{never}")
+            sentences.append(f"{task_title(task)}:{stopped(found[0])}{never}")
         if len(ends) > 1:
             same = f"at epoch {ends[0]:.2f} each time"
             spread = same if ends[0] == ends[-1] else f"between the epochs {ends[0]:.2f} and {ends[-1]:.2f}"
             rule = f"Of {len(found)} seeds the rule would have stopped {len(ends)},"
-            said.append(f"{rule if on else f'Over {len(ends)} seeds it was drawn'} {spread}.")
-        said += _afterwards([(one, trace) for one, trace in traced if _to_the_end(trace) is not None])
-    return " ".join(said)
+            sentences.append(f"{rule if on else f'Over {len(ends)} seeds it was drawn'} {spread}.")
+        sentences += _afterwards([(one, trace) for one, trace in traced if _to_the_end(trace) is not None])
+    return " ".join(sentences)
 
 
 def _afterwards(found: Sequence[tuple[Outcome, Distances]]) -> list[str]:
@@ -263,8 +263,8 @@ def _afterwards(found: Sequence[tuple[Outcome, Distances]]) -> list[str]:
 
 def _to_the_end(trace: Distances) -> int | None:
     """The point where the rule would have stopped a search that went on; none at its last point."""
-    settled = trace.rule_at
-    return settled if settled is not None and settled < len(trace.points) - 1 else None
+    at = trace.rule_at
+    return at if at is not None and at < len(trace.points) - 1 else None
 
 
 def _marked(trace: Distances) -> int | None:
@@ -276,10 +276,10 @@ def _neighbours(title: str, found: Sequence[tuple[Outcome, Distances]], group: s
     """Neighbours' distances: what the rule that stops a search looks at."""
     rows, on = [], any(trace.rule == "fixed" for _, trace in found)
     for one, trace in found:
-        steps, marked, settled = trace.groups[group], _marked(trace), _to_the_end(trace)
+        steps, marked, reached = trace.groups[group], _marked(trace), _to_the_end(trace)
         drawn = f"{trace.points[marked]:.2f}" if marked is not None else "–"
         near = " ".join(f"{100 * steps[i][i + 1]:.1f}" for i in range(len(steps) - 1))
-        after = ["–" if settled is None else f"{100 * steps[settled][-1]:.1f}"] if on else []
+        after = ["–" if reached is None else f"{100 * steps[reached][-1]:.1f}"] if on else []
         rows.append((f"seed {one.unit.seed}", drawn, *after, f"{100 * max(map(max, steps)):.1f}", near))
     at = ("Rule stops at epoch", "From there to the end, %") if on else ("Drawn at epoch",)
     return plain_table(title, ("Search", *at, "Largest distance, %", "From each point to the next, %"), rows)
