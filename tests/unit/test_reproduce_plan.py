@@ -203,9 +203,9 @@ def test_two_parts_of_one_measure_are_one_cell() -> None:
         units=(Job(task="sst2", arm="finetune"),),
     )
     second = replace(first, attacks=("b",), units=(Job(task="sst2", arm="finetune", seed=1),), why="lacks b")
-    both = first.and_(second)
+    both = first.merged(second)
     assert (both.attacks, both.why, [unit.seed for unit in both.units]) == (("a", "b"), "", [0, 1])
-    assert second.and_(second).why == "lacks b"
+    assert second.merged(second).why == "lacks b"
 
 
 def test_campaigns_may_be_asked_for_together(equipped: Paths) -> None:

@@ -19,7 +19,7 @@ WIDE = 460  # units across a chart
 LEFT, TOP, BELOW = 52, 14, 46  # of a plot with two axes; below it the ticks and the name of the axis across
 LINE = 18  # units between two names
 DASHES = 4  # kinds of lines
-COLOURS = 8  # arms beyond the eighth start over, hollow; beyond the sixteenth with another shape
+COLOURS = 8  # arms beyond the eighth start over, outlined; beyond the sixteenth with another shape
 SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (  # corners around a point of size 1; the first two are a circle and a square
     (),
     (),
@@ -95,16 +95,16 @@ def colour(index: int) -> str:
 
 
 def look(index: int) -> tuple[int, int, bool]:
-    """Colour, shape and hollowness of arm ``index``: no two of the first 128 are alike."""
+    """Colour, shape and fill of arm ``index``: no two of the first 128 are alike."""
     return index % COLOURS, (index + index // (2 * COLOURS)) % len(SHAPES), index // COLOURS % 2 == 1
 
 
-def marker(x: float, y: float, index: int, size: float = 7, hollow: bool | None = None) -> Markup:
+def marker(x: float, y: float, index: int, size: float = 7, outline: bool | None = None) -> Markup:
     """A point of arm ``index``, as it looks in every figure: colour is never the only sign.
 
-    ``hollow`` is for a figure in which that says something else.
+    ``outline`` is for a figure in which that says something else.
     """
-    return _shape(x, y, index, size, _filled(index, hollow))
+    return _shape(x, y, index, size, _filled(index, outline))
 
 
 def markers(across: Sequence[float], y: float, index: int, size: float, kind: str = "") -> list[Markup]:
@@ -121,8 +121,8 @@ def swatch(index: int) -> Markup:
     )
 
 
-def _filled(index: int, hollow: bool | None = None) -> str:
-    return f"{colour(index)} {'hollow' if (look(index)[2] if hollow is None else hollow) else 'solid'}"
+def _filled(index: int, outline: bool | None = None) -> str:
+    return f"{colour(index)} {'outline' if (look(index)[2] if outline is None else outline) else 'solid'}"
 
 
 def _shape(x: float, y: float, index: int, size: float, kind: str | None = None) -> Markup:
@@ -186,9 +186,9 @@ def squeeze(words: str, most: int) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Dot:
-    """A row of ``dots``: a value with its interval, and a hollow point that it fell from, or its runs.
+    """A row of ``dots``: a value with its interval, and an outlined point of its value before, or its runs.
 
-    ``summary`` is the row in words; ``under`` stands below its title.
+    ``summary`` is the row in words; ``under`` is below its title.
     """
 
     index: int
@@ -224,7 +224,7 @@ def dots(rows: Sequence[Dot], write: Callable[[float], str], *, alt: str, low: f
         else:
             drawn += _fall(row, y, scale, write) if row.start is not None else []
             drawn += [
-                marker(end, y, row.index, 8, hollow=False),
+                marker(end, y, row.index, 8, outline=False),
                 label(end, y - 14, write(row.end), "middle", "strong"),
             ]
         parts.append(group(*drawn, title=row.summary))
@@ -232,13 +232,13 @@ def dots(rows: Sequence[Dot], write: Callable[[float], str], *, alt: str, low: f
 
 
 def _fall(row: Dot, y: float, scale: Scale, write: Callable[[float], str]) -> list[Markup]:
-    """The way from the hollow point; its number stands beside it where the two would touch."""
+    """The line from the outlined point; its number is beside it where the two would touch."""
     start, end = scale(row.start or 0.0), scale(row.end)
     words = write(row.start or 0.0)
     beside = start - end < 60
     return [
         line(start, y, end, y, f"fall {colour(row.index)}"),
-        marker(start, y, row.index, 6, hollow=True),
+        marker(start, y, row.index, 6, outline=True),
         label(start + 13, y + 4.5, words, kind="quiet") if beside else label(start, y - 14, words, "middle", "quiet"),
     ]
 
@@ -352,7 +352,7 @@ class Point:
 def scatter(
     points: Sequence[Point], x: Axis, y: Axis, *, alt: str, steps: Sequence[tuple[float, float]] = ()
 ) -> Markup:
-    """Points with their intervals, their names below the plot; those at one place of ``x`` stand side by side.
+    """Points with their intervals, their names below the plot; those of equal ``x`` are shown side by side.
 
     ``steps``: corners of a line from the left to the right edge.
     """
@@ -386,7 +386,7 @@ def scatter(
 
 
 def _side_by_side(wanted: Sequence[float], near: float = 3.0, apart: float = 9.0, most: float = 64.0) -> list[float]:
-    """Places of marks, those that cannot be told apart moved around their middle."""
+    """Places of marks, those that overlap moved around their middle."""
     order, bunches = sorted(range(len(wanted)), key=wanted.__getitem__), list[list[int]]()
     for i in order:
         if bunches and wanted[i] - wanted[bunches[-1][-1]] < near:

@@ -26,7 +26,7 @@ POINTS = 48  # of a heat map; a longer search is thinned evenly
 
 
 def glance(run: Run, attack: str) -> Markup | None:
-    """How far accuracy falls from clean to under attack, a row an arm."""
+    """The fall of accuracy from clean to under attack, a row an arm."""
     rows = []
     for i, arm in enumerate(run.arms):
         found = arm.attack(attack)
@@ -46,7 +46,7 @@ def glance(run: Run, attack: str) -> Markup | None:
         return None
     title = run.attack_titles[attack]
     alt = f"Accuracy on the attacked texts before and under {title}. " + "; ".join(row.summary for row in rows)
-    caption = f"Hollow: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95{numbers.GLUE}% interval."
+    caption = f"Outlined: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95{numbers.GLUE}% interval."
     return figure([charts.dots(rows, numbers.percent, alt=alt)], caption, "glance")
 
 

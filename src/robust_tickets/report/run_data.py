@@ -50,7 +50,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """One attack on one arm; percentages. ``key`` tells the plans of a run apart and is the same for every arm."""
+    """One attack on one arm; percentages. ``key`` identifies the plan within a run and is the same for every arm."""
 
     key: str
     name: str
@@ -148,7 +148,7 @@ class Arm:
 
     @property
     def near_random(self) -> bool:
-        """Whether its search saw too little to tell units apart."""
+        """Whether its search saw too little data to rank units."""
         return self.shape is not None and self.shape.provenance.get("near_random") is True
 
     def attack(self, key: str | None) -> Attack | None:
@@ -258,7 +258,7 @@ def _hashes(folder: Path, entries: list[Mapping[str, Any]]) -> dict[str, str]:
 def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
     name = str(entry.get("name", "?"))
     search, train = (inside(folder, entry.get(key), notes) for key in ("search", "train"))
-    ticket = inside(folder, entry.get("ticket"), notes) or search  # drawn anew, or taken from elsewhere
+    ticket = inside(folder, entry.get("ticket"), notes) or search  # drawn again, or taken from elsewhere
     attacks = [inside(folder, path, notes) for path in listed(entry.get("attacks"))]
     cost = {**optional(train / "cost.json", [])} if train else {}
     if search:
@@ -434,7 +434,7 @@ def _read_lone(folder: Path, notes: list[str]) -> Attack:
 
 
 def _plan(attack: Attack) -> Mapping[str, Any]:
-    """What tells one way of attacking from another; the same for every victim."""
+    """The identity of an attack's settings; the same for every victim."""
     about, task = attack.about, mapping(attack.about.get("task"))
     asked = {key: about.get(key) for key in ("compat", "scoring", "temperature", "precision")}
     if mapping(about.get("calibration")):
@@ -511,7 +511,7 @@ def _plan_title(attack: Attack, every: list[Attack]) -> str:
     mine, known = _facts(attack), [_facts(other) for other in others]
     differ = [value for what, value in mine.items() if any(facts.get(what) != value for facts in known)]
     title = TITLES.get(attack.name.lower(), attack.name)
-    if len(others) > 1 and sum(facts == mine for facts in known) > 1:  # no known fact tells it from another
+    if len(others) > 1 and sum(facts == mine for facts in known) > 1:  # no known fact distinguishes it from another
         differ.append(f"plan {1 + next(i for i, other in enumerate(others) if other is attack)}")
     return f"{title} ({', '.join(differ)})" if differ else title
 

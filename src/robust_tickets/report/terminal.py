@@ -53,8 +53,8 @@ class Summary:
             yield _lines("\nWhere the tickets come from", wide)
             for arm in run.arms:
                 yield _lines(f"{arm.title}: {arm.story or 'the whole model'}", wide)
-        for found in verdicts(run):
-            yield _lines(f"\n{found.headline}", wide, "bold")
+        for statement in verdicts(run):
+            yield _lines(f"\n{statement.headline}", wide, "bold")
         for words in warnings(run):
             yield _lines(f"note: {words}", wide)
 

@@ -19,7 +19,7 @@ QUADRATIC = 1_000_000  # pairs of words above which the comparison takes short c
 _WORDS = re.compile(r"[\w'’-]+|\s+|[^\w\s]")
 _END, _WIDE_END = frozenset(".!?…"), frozenset("。！？")
 
-Part = tuple[bool, str, str]  # whether nothing changed, what stood there, what stands there
+Part = tuple[bool, str, str]  # whether nothing changed, the old words, the new words
 Marked = tuple[str, str]  # "", "del" or "ins", and the text so marked
 
 

@@ -1,8 +1,8 @@
 """The verdict in sentences: who is hardest to fool, how sure that is, what the ticket costs, what to know.
 
-"Harder to fool" is only said where the exact paired test holds at 5 %, adjusted for all pairs of arms, since which arm is best is read from
+"Harder to fool" is only written where the exact paired test holds at 5 %, adjusted for all pairs of arms, since which arm is best is read from
 the same data. "Hardest" needs that against every other arm. Otherwise the sentence says that the difference is within noise, and how large
-an interval still allows it to be. An arm that gives every text one class is said to do so, and not compared.
+an interval still allows it to be. An arm that gives every text one class is reported as such, and not compared.
 """
 
 from __future__ import annotations
@@ -203,7 +203,7 @@ def _headline(best: Arm, pairs: list[Comparison], apart: list[Arm], elsewhere: l
     if not pairs:
         return f"{best.title} came out highest under {name}, untested: the arms share no attacked examples."
     ahead = [c for c in pairs if c.clear and c.difference > 0]
-    behind = [c for c in pairs if c.clear and c.difference < 0]  # it led over all, but not where both were attacked
+    behind = [c for c in pairs if c.clear and c.difference < 0]  # best over all, but not where both were attacked
     level = [c for c in pairs if not c.clear]
     if len(ahead) == len(pairs) and not apart:
         by = min(c.difference for c in pairs)

@@ -1,7 +1,7 @@
-"""The runs of an arm under a measure: their values, what was substituted in them, and why there are none.
+"""The runs of an arm under a measure: their values, their substitutes, and why there are none.
 
-Every number shown anywhere is made here, so that a table, a claim and the page cannot count differently, but for one thing: a claim leaves
-out the runs that chose an arm (``claims.after_choice``), and says so.
+Tables, claims and the page all take their numbers from here. Only a claim leaves out the runs that chose an arm
+(``claims.after_choice``), with a note.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from robust_tickets.reproduce.arms import (
     attack_phrase,
     attack_title,
     backbone_title,
+    distinct_title,
     task_title,
-    told_apart,
 )
 from robust_tickets.reproduce.job import BERT, Flavour, Job
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
@@ -42,13 +42,13 @@ HINT = "restore the result file; results are not edited"
 
 @dataclass(frozen=True, kw_only=True)
 class Reading:
-    """``runs`` may hold repeats of a seed, which count in no mean. Without a run, ``why`` says what is missing."""
+    """Runs of an arm; repeats of a seed count in no mean. Without a run, ``why`` has the reason."""
 
     runs: RunSet
     units: tuple[str, ...] = ()  # ids of the jobs behind the mean, in the order of their values
     split: str = ""
     examples: str = ""  # hash of the attacked examples' ids
-    way: str = ""  # of attacking, where all runs were attacked in one: rules, scoring, and what its resources hold
+    way: str = ""  # how all runs were attacked: rules, scoring and resources, as canonical JSON
     substituted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     why: str = ""
@@ -77,7 +77,7 @@ class Wanted:
 
 
 def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) -> Reading:
-    """What was asked for. ``folder`` holds the ids of the examples; without it runs have values alone."""
+    """Read the runs of a request. ``folder`` holds the ids of the examples; without it runs have only values."""
     own = [outcome for outcome in outcomes if wanted.of(outcome)]
     trained = [outcome for outcome in own if outcome.clean]
     if not trained:
@@ -96,7 +96,7 @@ def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) 
 
         return _reading(wanted, _of_values([(o, work(o)) for o in trained]), why="its passes are not known")
     name = "encoder_parameters" if wanted.metric == "encoder_millions" else "parameters"
-    # the papers count what a mask leaves
+    # the papers count the parameters that a mask keeps
     sizes = [(o, number(o, o.cost.get(f"nonzero_{name}", o.cost.get(name)))) for o in trained]
     runs = _of_values([(o, None if size is None else size / 1e6) for o, size in sizes])
     return _reading(wanted, runs, why="its size was not kept")
@@ -105,7 +105,7 @@ def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) 
 def attacks_of(outcomes: Sequence[Outcome], asked: str, split: str | None = None) -> tuple[str, ...]:
     """Our attacks that stand for a published one: the same with any candidates and constraints, the plainest first.
 
-    What two papers call BERT-Attack their code did otherwise, which is our ``bertattack_papers``: both stand for it.
+    The code of two papers runs another BERT-Attack than the published one, our ``bertattack_papers``: both count as it.
     """
     found = {a.name for o in outcomes for a in o.attacks if a.split == (split or o.clean.get("split"))}
     alike = [name for name in found if name == asked or name.partition("-")[0] in (asked, f"{asked}_papers")]
@@ -113,18 +113,18 @@ def attacks_of(outcomes: Sequence[Outcome], asked: str, split: str | None = None
 
 
 def timed_alone(outcome: Outcome) -> bool:
-    """A time taken while others shared the device is no time of this method."""
+    """Whether no other process shared the device, so that its times are the method's."""
     return outcome.cost.get("processes") == 1
 
 
 def seconds(outcome: Outcome, search: bool = True) -> float | None:
-    """Of training, and of the search before it."""
+    """Seconds of training, and of the search before it."""
     trained, searched = (number(outcome, outcome.cost.get(f"{name}_seconds")) for name in ("train", "search"))
     return None if trained is None else trained + ((searched or 0.0) if search else 0.0)
 
 
 def number(outcome: Outcome, value: Any) -> float | None:
-    """What a result file has for a number. Anything else was written by somebody else: it is refused, not shown."""
+    """A number of a result file; refuse anything else, which no run writes."""
     if value is None:
         return None
     if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
@@ -133,7 +133,7 @@ def number(outcome: Outcome, value: Any) -> float | None:
 
 
 def notes_of(outcome: Outcome) -> tuple[str, ...]:
-    """What a run says of itself, and what a search without labels read in place of the paper's text."""
+    """The run's own notes, and the text that a search without labels read in place of the paper's."""
     recipe = outcome.config.get("recipe")
     origins = [one.get("origin") or {} for one in recipe.get("arms", ())] if isinstance(recipe, Mapping) else []
     read = [str((one.get("search") or {}).get("corpus") or "").rpartition("/")[2] for one in origins]
@@ -168,7 +168,7 @@ def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Re
 
 
 def _way(attacked: Attacked) -> str:
-    """How it attacked, whatever the model and the machine."""
+    """The attack's rules, scoring and resources, whatever the model and the machine."""
     held = {kind: about.get("digest") for kind, about in attacked.resources.items()}
     return canonical({"recipe": attacked.recipe, "scoring": attacked.scoring, "resources": held})
 
@@ -184,7 +184,7 @@ def _run(metric: str, outcome: Outcome, attacked: Attacked, folder: Path | None)
 
 
 def _clean(wanted: Wanted, own: Sequence[Outcome]) -> Reading:
-    """On the whole split, not on the attacked examples alone."""
+    """Clean accuracy on the whole split, not only on the attacked examples."""
     there = [o for o in own if wanted.split in (None, o.clean.get("split")) and o.clean.get("accuracy") is not None]
     runs = _of_values([(o, o.clean["accuracy"]) for o in there])
     found = _reading(wanted, runs, why=f"trained, not evaluated on {wanted.split or 'a split'}")
@@ -192,7 +192,7 @@ def _clean(wanted: Wanted, own: Sequence[Outcome]) -> Reading:
 
 
 def _speedup(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -> Reading:
-    """EarlyRobust counts its search; ORTicket leaves out its one search for all tasks, and says what that is worth."""
+    """Speed-ups as printed: EarlyRobust counts its search; ORTicket leaves out its one search for all tasks."""
     device = _device(wanted, own)
     own = _alone(own, device)
     if not own:
@@ -215,7 +215,7 @@ def _speedup(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]
 
 
 def _device(wanted: Wanted, outcomes: Sequence[Outcome]) -> object:
-    """The one on which most runs of a task were timed alone: seconds of two devices are not compared."""
+    """The device on which most runs of a task were timed alone: seconds of two devices are not compared."""
     devices = [o.env.get("device") for o in outcomes if wanted.beside(o) and timed_alone(o)]
     counts = Counter(map(str, devices))
     most = max(sorted(counts), key=counts.__getitem__, default=None)
@@ -253,7 +253,7 @@ def _of_values(found: Iterable[tuple[Outcome, float | None]]) -> list[tuple[Outc
 
 
 def _timed(found: Iterable[tuple[Outcome, float | None]]) -> list[tuple[Outcome, TrainedRun]]:
-    """As ``_of_values``, repeats of a seed counted like all others: what a run takes does not hang on its seed."""
+    """As ``_of_values``, repeats of a seed counted like all others: a run's time does not depend on its seed."""
     return [(o, replace(run, seed=i, repeat=0)) for i, (o, run) in enumerate(_of_values(found))]
 
 
@@ -279,22 +279,22 @@ def _without(value: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Repeated:
-    """One seed of an arm that was run more than once, and how many models, by their weights, that gave."""
+    """A seed of an arm that was run more than once, and its number of different models."""
 
     arm: str
     seed: int
     runs: int
     models: int
-    tickets: int | None  # None: of the whole model
+    tickets: int | None  # None: whole models
     codes: int = 1  # versions of the code that made them
 
 
 def repeated(outcomes: Sequence[Outcome], *, task: str, backbone: str = BERT) -> tuple[Repeated, ...]:
-    """Of every arm and seed that was run again, in the order of their names."""
+    """Every arm and seed that was run again, in the order of their names."""
     runs: dict[tuple[str, int], list[Outcome]] = {}
     for one in outcomes:
         here = (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")
-        if here and "trained" in one.inputs:  # of some, the ticket alone was asked for
+        if here and "trained" in one.inputs:  # else only its search was run
             runs.setdefault((one.unit.arm, one.unit.seed), []).append(one)
     return tuple(
         Repeated(
@@ -315,7 +315,7 @@ Key = tuple[str, str]  # task and backbone
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Against:
-    """An attack; ``split`` is empty for the one that its task attacks."""
+    """An attack and its split, which is empty for the task's own."""
 
     name: str
     split: str = ""
@@ -331,7 +331,7 @@ class Against:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """One value over an arm's runs, further repeats of a seed among ``runs``."""
+    """A mean over an arm's runs; ``runs`` has repeats of a seed too."""
 
     summary: RunSummary
     runs: tuple[TrainedRun, ...]
@@ -359,7 +359,7 @@ class Measured:
 
     @property
     def equal(self) -> bool:
-        """Whether runs enough for an interval gave one value, of which none is made."""
+        """Whether all runs have one value, although there are enough for an interval."""
         return self.n >= FEWEST_SHOWN and self.summary.interval is None
 
     @property
@@ -378,7 +378,7 @@ class Standing:
     flavour: Flavour
     place: int
     outcomes: tuple[Outcome, ...]
-    named: str = ""  # told apart from what stands beside it
+    named: str = ""  # with what distinguishes it from others of its title
 
     @property
     def title(self) -> str:
@@ -394,7 +394,7 @@ class Standing:
 
     @property
     def units(self) -> int:
-        """Training runs, a seed once; of some jobs the search alone was run, for a figure."""
+        """Number of training runs, each seed once; some jobs have only a search, for a figure."""
         return sum(outcome.unit.repeat == 0 for outcome in self.outcomes if trained(outcome))
 
     @property
@@ -425,7 +425,7 @@ def _measured(runs: RunSet) -> Measured | None:
 
 
 def anchor_of(unit: Job) -> str:
-    """Of the list of an arm's runs. A job's name needs no escape, but dots would be odd in an address."""
+    """The anchor of the list of an arm's runs; a job's name with hyphens."""
     return "runs-" + re.sub(r"[^a-z0-9]+", "-", "-".join((unit.backbone, unit.task, unit.arm, unit.flavour)))
 
 
@@ -434,7 +434,7 @@ def trained(outcome: Outcome) -> bool:
 
 
 def standings(outcomes: Sequence[Outcome]) -> tuple[Standing, ...]:
-    """One for each arm on each task; the baseline first, then by name, so that colours do not depend on the results."""
+    """All arms on all tasks; the baseline first, then by name, so that colours do not depend on the results."""
     arms = sorted({outcome.unit.arm for outcome in outcomes}, key=lambda arm: (arm != BASELINE, arm))
     groups: dict[tuple[str, str, str, Flavour], list[Outcome]] = {}
     for outcome in sorted(outcomes, key=lambda outcome: outcome.unit):
@@ -443,7 +443,7 @@ def standings(outcomes: Sequence[Outcome]) -> tuple[Standing, ...]:
     found = [
         Standing(
             backbone=backbone, task=task, arm=arm, flavour=flavour, place=arms.index(arm), outcomes=tuple(members),
-            named=told_apart(arm, arms),
+            named=distinct_title(arm, arms),
         )
         for (backbone, task, arm, flavour), members in groups.items()
     ]  # fmt: skip
@@ -451,7 +451,7 @@ def standings(outcomes: Sequence[Outcome]) -> tuple[Standing, ...]:
 
 
 def by_task(found: Sequence[Standing]) -> dict[Key, tuple[Standing, ...]]:
-    """Those that can be compared: of one task and one backbone; the task with most runs first."""
+    """Arms by task and backbone, within which they are compared; the task with most runs first."""
     groups: dict[Key, list[Standing]] = {}
     for one in found:
         groups.setdefault(one.key, []).append(one)
@@ -460,7 +460,7 @@ def by_task(found: Sequence[Standing]) -> dict[Key, tuple[Standing, ...]]:
 
 
 def attacks_on(found: Sequence[Standing]) -> tuple[Against, ...]:
-    """The attacks on any of them: on the task's own split, without further constraints, met by most arms first."""
+    """The attacks on any of them: on the task's own split, without further constraints, those that most arms were run on first."""
     kinds = list(ATTACKS)
 
     def rank(attack: Against) -> tuple[object, ...]:

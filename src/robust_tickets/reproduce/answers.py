@@ -53,19 +53,19 @@ ROOM = 1.05  # of a drawing, over what it must hold
 
 
 def answer(of: Family, judged: Sequence[Judged], outcomes: Sequence[Outcome] = ()) -> Markup:
-    """A question and its claims, on one axis. ``outcomes``: held against differences that papers print."""
+    """A question and its claims, on one axis. ``outcomes``: for comparison with differences that papers print."""
     made = [(one, one.comparison) for one in judged if one.comparison]
     held = [end for _, c in made if c.enough for end in (c.interval or ())]
     reach = ROOM * max([2 * of.margin, *map(abs, held), *(abs(c.difference) for _, c in made)])
     several = len({one.claim.task for one in judged}) > 1  # a table may be run on several tasks
     how = (
         f"{of.title}. Accuracy under attack, first minus second, in points, mean over training runs; below it Welch's 95{GLUE}% "
-        "interval over runs, which speaks of these texts, and a bootstrap's over runs and texts, which speaks of others like them, "
+        "interval over runs, which is about these texts, and a bootstrap's over runs and texts, which is about others like them, "
         f"both where each side has {FEWEST_SHOWN} runs or more. The grey band is the margin of ±{of.margin:g}. {_adjusted(of, judged)} "
         "A name leads to its runs."
     )
     if any(c.shown and max(-c.shown[0], c.shown[1]) > reach for _, c in made):
-        how += " Where an interval ends in an arrow, it goes on."
+        how += " An arrow marks an interval that is cut there."
     of_task = {one.claim: f"{task_title(one.claim.task)}, " if several else "" for one in judged}
     missing = [
         f"{of_task[one.claim]}{arm_title(one.claim.arm)} − {arm_title(one.claim.other)}, {attack_title(one.claim.attack)}: {one.why}"
@@ -97,7 +97,7 @@ def _row(one: Judged, c: RunComparison, of: Family, reach: float, outcomes: Sequ
             known.inside
         ]
         spans.append(f"printed in {known.table}: {numbers.points(known.difference)}{inside}")
-    # the p value that the verdict rests on: for an equivalence, that of lying further apart than the margin
+    # the verdict's p value: for an equivalence, that of a difference beyond the margin
     p = f"{c.n[0]} and {c.n[1]} runs"
     if c.verdict == "equivalent":
         p += f", p of ±{c.margin:g} or more {numbers.p_value(c.adjusted_equivalence_p)}"
@@ -111,7 +111,7 @@ def _row(one: Judged, c: RunComparison, of: Family, reach: float, outcomes: Sequ
 
 
 def _adjusted(of: Family, judged: Sequence[Judged]) -> str:
-    """How many claims Holm counts, on each task by itself. The same pair may stand in another family too."""
+    """How many claims Holm counts, on each task by itself. The same pair may be in another family too."""
     ready: dict[str, list[int]] = {}
     for one in judged:
         if one.comparison and one.comparison.enough:
@@ -129,7 +129,7 @@ def _adjusted(of: Family, judged: Sequence[Judged]) -> str:
 
 
 def _notes(made: Sequence[Judged]) -> tuple[str, ...]:
-    """What all arms say alike, once; what one says, under its name."""
+    """Notes that all arms share, once; those of one arm, under its name."""
     every = {name for one in made for name in (one.claim.arm, one.claim.other)}
     notes = [(arm, words) for one in made for arm, _, words in (note.partition(": ") for note in one.notes)]
     arms: dict[str, set[str]] = {}

@@ -26,9 +26,9 @@ Lines = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Arm:
-    """``arm`` is the one of ``recipe`` that is trained; ``settings`` are key=value as ``tickets run --set``, ``own`` those inside the arm.
+    """An arm: ``arm`` of ``recipe`` with ``settings``, key=value as ``tickets run --set``, and ``own`` ones inside the arm.
 
-    ``beside``: the arm that papers' rows ask for, beside whose runs those of this one stand.
+    ``beside``: the arm of the papers' row that this one's runs are shown beside.
     """
 
     name: str
@@ -40,17 +40,17 @@ class Arm:
     own: Lines = ()
     notes: Lines = ()
     beside: str = ""
-    tasks: Mapping[str, Lines] = field(default_factory=dict)  # settings for one alone
+    tasks: Mapping[str, Lines] = field(default_factory=dict)  # settings of a single task
     flavours: Mapping[str, Lines] = field(default_factory=dict)
     ways: str = ""
 
     @property
     def roles(self) -> Lines:
-        """What it reads besides model and task, as roles of Paths: ``real``, ``corpus``, ``data/imdb``."""
+        """Resources besides model and task, as roles of Paths: ``real``, ``corpus``, ``data/imdb``."""
         return tuple(dict.fromkeys(found[1] for one in self.settings if (found := ROLE.search(one))))
 
     def whole(self, known: Mapping[str, Arm]) -> Arm:
-        """With what its base says, and its own settings among the others."""
+        """The arm with its base's settings merged in."""
         base = known[self.base] if self.base else Arm(name="", title="", recipe=self.recipe, arm=self.arm or self.name)
         return replace(
             self,
@@ -98,7 +98,7 @@ class _Way:
 
 @cache
 def arms() -> Mapping[str, Arm]:
-    """All of them by name, in the flavour ``corrected``."""
+    """All arms by name, in the flavour ``corrected``."""
     found: dict[str, Arm] = {}
     for name, table in toml("arms.toml")["arms"].items():
         found[name] = build(Arm, {"name": name, **table}, f"arms.toml: {name}").whole(found)
@@ -115,7 +115,7 @@ def sweeps() -> Mapping[str, Sweep]:
 
 
 def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> Arm:
-    """One of them with the settings of ``flavour``, and of ``task`` where it is given."""
+    """The arm called ``name`` with the settings of ``flavour``, and of ``task`` if given."""
     if name not in arms():
         hint = did_you_mean(name, arms(), listed_by="tickets ls arms")
         raise TicketsError(f"no arm is called {name!r}", hint=hint, code="arms.unknown")
@@ -131,12 +131,12 @@ def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> A
 
 
 def older(name: str) -> Lines:
-    """The arms whose runs stand beside this one's, under their own titles."""
+    """The arms whose runs are shown beside this one's, under their own titles."""
     return tuple(other for other, one in arms().items() if one.beside == name) if name else ()
 
 
 def swept(name: str, task: str | None = None) -> tuple[tuple[float, str], ...]:
-    """The points of a sweep: each value and the arm that has it, on ``task`` its base where that is drawn so itself."""
+    """The points of a sweep: each value and the arm that has it, on ``task`` its base where that has the same value."""
     if name not in sweeps():
         hint = did_you_mean(name, sweeps())
         raise TicketsError(f"no sweep is called {name!r}", hint=hint, code="arms.unknown_sweep")
@@ -289,7 +289,7 @@ METRICS = {
     "speedup_vs_freelb": "× FreeLB", "speedup_lost_to_search": "× lost to search", "encoder_millions": "M, encoder",
     "total_millions": "M, all",
 }  # fmt: skip
-FRESH = "_ticket"  # ends the name under which a screened ticket is run again with other seeds than those that chose it
+FRESH = "_ticket"  # suffix of a chosen recipe that is run again with fresh seeds
 BACKBONES = {"bert-base-uncased": "BERT-base", "roberta-base": "RoBERTa-base"}
 VARIANTS = {
     "real": "real lists", "substitute": "substitute lists", "confirm": "held out", "encoder50": "encoder that passes 50 %",
@@ -299,13 +299,13 @@ VARIANTS = {
 
 @cache
 def arm_title(name: str) -> str:
-    """As ``arms.toml`` calls it."""
+    """The arm's title in ``arms.toml``."""
     found = arms().get(name)
     return found.title if found is not None else name
 
 
-def told_apart(name: str, others: Collection[str]) -> str:
-    """Its title; where one recipe stands twice among ``others``, what chose it and what was run afresh, with which of them it is."""
+def distinct_title(name: str, others: Collection[str]) -> str:
+    """The arm's title; with whether its runs chose the recipe or are fresh, if ``others`` has both."""
     twin = name.removesuffix(FRESH) if name.endswith(FRESH) else name + FRESH
     known = arms()
     if twin not in others or twin not in known or name not in known or known[twin].settings != known[name].settings:
@@ -339,7 +339,7 @@ def attack_phrase(name: str) -> str:
 
 
 def variant(name: str, asked: str | None = None) -> str:
-    """What tells an attack from others that stand for ``asked``: its candidates and constraints; all of its name if its kind differs."""
+    """What distinguishes an attack from others that stand for ``asked``: its candidates and constraints, or its whole name."""
     _, _, rest = attack_title(name).partition(", ")
     return rest if rest and name.partition("-")[0] == (asked or name.partition("-")[0]) else attack_title(name)
 

@@ -1,7 +1,6 @@
-"""Attacked texts: the original, and what the attack made of it for one model of each arm, changed words marked.
+"""Attacked texts: the original, and the attack's version for one model of each arm, changed words marked.
 
-An outcome keeps some successes' texts and every example's fate, so that a card says of each arm whether it held; a text stands there where
-it was kept.
+An outcome keeps every example's status and the texts of some successes, so a card has the status on each arm, and the texts that were kept.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ ARMS = 8  # on a card: those with most runs
 MOST = 90  # cards on the page
 SIZE = 900_000  # characters of markup, likewise
 OPEN = 4  # in sight without the script
-FATES = {
+STATUSES = {
     "f": ("failed", "held"), "s": ("success", "fooled"), "k": ("skipped", "wrong before"), "u": ("error", "error"), "e": ("error", "error"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fate:
-    """What became of one example on one arm's model."""
+class ArmResult:
+    """One example on one arm's model."""
 
     one: Standing
     outcome: Outcome  # of that model
@@ -51,7 +50,7 @@ class Fate:
 
 
 def texts(found: Sequence[Standing], folder: Path) -> Markup | None:
-    """Cards: of every task and attack, those first on which the arms fared differently and most texts were kept."""
+    """Cards: of every task and attack, first those on which the arms differ and of which most texts were kept."""
     pairs = [(members, attack) for members in by_task(found).values() for attack in attacks_on(members)]
     groups = [(attack, cases) for members, attack in pairs if (cases := _cases(members, attack, folder))]
     if not groups:
@@ -59,27 +58,27 @@ def texts(found: Sequence[Standing], folder: Path) -> Markup | None:
     cards, arms, attacks = list[Markup](), dict[str, str](), dict[str, str]()
     for attack, cases in groups:
         left, begun = SIZE // len(groups), len(cards)
-        for id, fates in sorted(cases.items(), key=_worth)[: max(1, MOST // len(groups))]:
-            card = MACROS.card(_card(id, attack, fates))
+        for id, results in sorted(cases.items(), key=_rank)[: max(1, MOST // len(groups))]:
+            card = MACROS.card(_card(id, attack, results))
             left -= len(card)
             if left < 0 and len(cards) > begun:
                 break
             cards.append(card)
-            arms |= {str(fate.one.place): fate.one.title for fate in fates}
-            attacks[_which(fates[0].one.task, attack)] = f"{task_title(fates[0].one.task)}: {attack.title}"
+            arms |= {str(result.one.place): result.one.title for result in results}
+            attacks[_which(results[0].one.task, attack)] = f"{task_title(results[0].one.task)}: {attack.title}"
     explanation = (
-        "One model of each arm, its lowest seed; of many arms those with most runs. Struck out: what stood there. Marked: what the attack "
+        "One model of each arm, its lowest seed; of many arms those with most runs. Struck out: the original words. Marked: what the attack "
         f"wrote. {len(cards)} texts are here; the result files keep the first successes of every run."
     )
     fields = [("Attack ", "attack", "any", attacks)] if len(attacks) > 1 else []
-    fields.append(("Outcome ", "outcome", "any", dict(FATES.values())))
+    fields.append(("Outcome ", "outcome", "any", dict(STATUSES.values())))
     fields += [("for ", "arm", "any arm", arms)] if len(arms) > 1 else []
     return Markup("<p>{}</p>{}").format(explanation, MACROS.cases(fields, True, cards[:OPEN], cards[OPEN:]))
 
 
-def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> dict[str, list[Fate]]:
-    """By example that some text was kept of, what became of it on each arm."""
-    fates: dict[str, list[Fate]] = {}
+def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> dict[str, list[ArmResult]]:
+    """The results on each arm by example, if some text of it was kept."""
+    results: dict[str, list[ArmResult]] = {}
     shown = sorted((one for one in members if attack in one.attacks), key=lambda one: (-one.units, one.place))[:ARMS]
     for one in sorted(shown, key=lambda one: one.place):
         outcome = min(one.outcomes, key=lambda outcome: (outcome.unit.repeat, outcome.unit.seed))
@@ -88,30 +87,30 @@ def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> dict[s
             continue
         try:
             ids = ids_of(folder, attacked.examples)
-        except TicketsError:  # without the ids there is no telling which text is whose
+        except TicketsError:  # without the ids texts cannot be assigned
             continue
         kept = {str(text.get("id")): text for text in attacked.texts if text.get("original") and text.get("perturbed")}
         for id, letter, queries in zip(ids, attacked.statuses, attacked.queries, strict=False):
-            fate = Fate(one=one, outcome=outcome, letter=letter, queries=queries, text=kept.get(id))
-            fates.setdefault(id, []).append(fate)
-    return {id: rows for id, rows in fates.items() if any(fate.text is not None for fate in rows)}
+            result = ArmResult(one=one, outcome=outcome, letter=letter, queries=queries, text=kept.get(id))
+            results.setdefault(id, []).append(result)
+    return {id: rows for id, rows in results.items() if any(result.text is not None for result in rows)}
 
 
-def _worth(case: tuple[str, Sequence[Fate]]) -> tuple[bool, int]:
-    """Small for what is worth looking at."""
-    return not _differ(case[1]), -sum(fate.text is not None for fate in case[1])
+def _rank(case: tuple[str, Sequence[ArmResult]]) -> tuple[bool, int]:
+    """Sort key: differing results first, then by the number of kept texts."""
+    return not _differ(case[1]), -sum(result.text is not None for result in case[1])
 
 
-def _differ(fates: Sequence[Fate]) -> bool:
-    return len({fate.letter for fate in fates}) > 1
+def _differ(results: Sequence[ArmResult]) -> bool:
+    return len({result.letter for result in results}) > 1
 
 
 def _which(task: str, attack: Against) -> str:
     return f"{task}:{attack.name}:{attack.split}"
 
 
-def _card(id: str, attack: Against, fates: Sequence[Fate]) -> SimpleNamespace:
-    task, first = fates[0].one.task, next(fate.text for fate in fates if fate.text is not None)
+def _card(id: str, attack: Against, results: Sequence[ArmResult]) -> SimpleNamespace:
+    task, first = results[0].one.task, next(result.text for result in results if result.text is not None)
     names, value = TASKS[task].labels if task in TASKS else (), first.get("label")
     known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names)
     return SimpleNamespace(
@@ -119,23 +118,23 @@ def _card(id: str, attack: Against, fates: Sequence[Fate]) -> SimpleNamespace:
         attack=_which(task, attack),
         title=f"{task_title(task)} · {attack.title}",
         label=names[value] if known else str(value),  # type: ignore[index]
-        differs=_differ(fates),
+        differs=_differ(results),
         original=[opening(column) for column in _columns(first["original"])],
-        outcomes=[_fate(fate) for fate in fates],
+        outcomes=[_result(result) for result in results],
     )
 
 
-def _fate(fate: Fate) -> dict[str, Any]:
-    status, word = FATES[fate.letter]
-    notes, perturbed = [f"{fate.queries} queries"] if fate.letter in "fs" else [], []
-    if fate.text is not None:
-        before, after = (number(fate.outcome, fate.text.get(key)) for key in ("before", "after"))
+def _result(result: ArmResult) -> dict[str, Any]:
+    status, word = STATUSES[result.letter]
+    notes, perturbed = [f"{result.queries} queries"] if result.letter in "fs" else [], []
+    if result.text is not None:
+        before, after = (number(result.outcome, result.text.get(key)) for key in ("before", "after"))
         if before is not None and after is not None:
             notes.append(f"true label from {100 * before:.0f} to {100 * after:.0f}{GLUE}%")
-        old, new = _columns(fate.text["original"]), _columns(fate.text["perturbed"])
+        old, new = _columns(result.text["original"]), _columns(result.text["perturbed"])
         perturbed = [folded(a, b) for a, b in zip([*old, *[""] * (len(new) - len(old))], new, strict=False)]
     return {
-        "arm": fate.one.place, "title": fate.one.title, "colour": colour(fate.one.place), "status": status, "word": word,
+        "arm": result.one.place, "title": result.one.title, "colour": colour(result.one.place), "status": status, "word": word,
         "notes": ", ".join(notes), "perturbed": perturbed,
     }  # fmt: skip
 

@@ -31,9 +31,7 @@ from robust_tickets.stats.compare_runs import (
 )
 from robust_tickets.stats.intervals import Interval, predicted_difference
 
-RESAMPLES = (
-    2_000  # of the bootstrap over runs and examples: its ends move by tenths of a point from one seed to another
-)
+RESAMPLES = 2_000  # of the bootstrap over runs and examples: its ends differ by tenths of a point between seeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +47,7 @@ class Claim:
     backbone: str = BERT
 
     def of(self, arm: str, flavour: Flavour = "corrected") -> Wanted:
-        """One side of it."""
+        """The runs to read for one side."""
         return Wanted(
             arm=arm, task=self.task, metric=self.metric, attack=self.attack, split=self.split, backbone=self.backbone, flavour=flavour
         )  # fmt: skip
@@ -68,7 +66,7 @@ class Family:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """A claim after the runs. Without runs of both arms there is no comparison, and ``why`` says what is missing."""
+    """A claim after the runs; without runs of both arms it has no comparison but ``why``."""
 
     claim: Claim
     comparison: RunComparison | None
@@ -98,7 +96,7 @@ def table_names() -> tuple[str, ...]:
 
 
 def families_of(table: str) -> tuple[str, ...]:
-    """Those of a table, or of a campaign by its title: ``campaign B`` judges ``B``, ``B-forms`` and ``B-validation``."""
+    """Families of a table, or of a campaign by its title: ``campaign B`` judges ``B``, ``B-forms`` and ``B-validation``."""
     if table in table_names():
         return (table,)
     letter = table.removeprefix("campaign ")[:1] if table.startswith("campaign ") else None
@@ -212,7 +210,7 @@ def spreads(
     return tuple(seed_spread(runs) for runs in found if runs.units and any(run.repeat for run in runs.runs))
 
 
-HERE = " (on these texts; others may differ)"  # where the interval over runs and texts does not say the same
+HERE = " (on these texts; others may differ)"  # where the interval over runs and texts does not agree
 MOST = 4  # sentences of an answer
 
 
@@ -222,12 +220,12 @@ def word(found: RunComparison) -> str:
 
 
 def here(found: RunComparison) -> str:
-    """The addition to a verdict that the interval over runs and texts does not bear out."""
+    """The addition to a verdict that the interval over runs and texts does not support."""
     if found.over_examples is None or found.verdict not in ("different", "equivalent"):
         return ""
     low, high = found.over_examples
-    borne = low > 0 or high < 0 if found.verdict == "different" else -found.margin < low and high < found.margin
-    return "" if borne else HERE
+    supported = low > 0 or high < 0 if found.verdict == "different" else -found.margin < low and high < found.margin
+    return "" if supported else HERE
 
 
 def small(found: RunComparison) -> str:
@@ -280,7 +278,7 @@ def answered(made: Sequence[Judged]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """``reached`` is None where the runs cannot say; ``words``: the number and its interval, or why there is none."""
+    """``reached`` is None where the runs do not suffice; ``words``: the number and its interval, or why there is none."""
 
     name: str
     asked: str
@@ -290,7 +288,7 @@ class Goal:
 
     @property
     def verdict(self) -> str:
-        return {True: "reached", False: "not reached", None: "cannot be told"}[self.reached]
+        return {True: "reached", False: "not reached", None: "not measured"}[self.reached]
 
 
 def goals(

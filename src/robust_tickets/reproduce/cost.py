@@ -1,8 +1,8 @@
 """What a plan will cost, before anything is loaded: rows × epochs × passes × seconds, from the numbers of ``cost.toml``.
 
-A search or a training that several jobs share is counted once. Epochs, steps and batches are read from each job's own recipe; only where
-a recipe leaves them to the method does ``cost.toml`` say them again, because asking the method would load torch. A test holds the two
-together. An estimate errs towards too long: a ticket is taken to cost what the whole model costs.
+A search or a training that several jobs share is counted once. Epochs, steps and batches are read from each job's own recipe; where
+a recipe leaves them to the method ``cost.toml`` repeats them, since the method would load torch. A test compares the
+two. Estimates are upper bounds: a ticket is taken to cost as much as the whole model.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def pieces(
 
 
 def work(outcome: Outcome) -> float | None:
-    """Search and training of a run in plain epochs of the whole model, by passes and tokens: what can be said of runs that shared
+    """Search and training of a run in plain epochs of the whole model, by passes and tokens: what is known of runs that shared
     their device. A search that its rule stops counts what it ran, or half an epoch, as planned, where the result does not say. A ticket's
     training counts as much of it as its FLOPs are of the whole model's. None: an arm or a task that is not known, or a ticket whose FLOPs
     are not.
@@ -260,7 +260,7 @@ def _searches(
 
 
 def search_seconds(search: Mapping[str, Any], size: Size, on: Device) -> float:
-    """A search as its table says it."""
+    """Seconds of a search with the settings of its table."""
     name = str(search.get("name"))
     row = _numbers().searches.get(name, _Search())
     given = _merged({"adversary": row.adversary} if row.adversary else {}, search)

@@ -1,4 +1,4 @@
-"""The papers' figures redrawn from our runs, and how long to train; what cannot be drawn says why."""
+"""The papers' figures plotted from our runs, and accuracy by length of training."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from robust_tickets.stats.compare_runs import FEWEST_RUNS
 from robust_tickets.stats.intervals import Interval, mean_interval
 
 MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
-# a search that goes on where its rule stops, and the one that stops there
+# a search that continues past its rule's point, and the one that stops there
 STOPPED = {"earlyrobust_whole": "earlyrobust_first"}
 TASKLESS = ("OR-F1",)  # a unit has a task all the same
 WORDS = {
@@ -72,7 +72,7 @@ WORDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Drawn:
-    """A figure: what could be drawn, and why the rest could not and how to get it."""
+    """A figure: its panels, some with only the reason why nothing is plotted."""
 
     id: str
     caption: str
@@ -111,9 +111,9 @@ def figure(
     flavour: Flavour = "corrected",
     pairs: Collection[tuple[str, str]] | None = None,
 ) -> Drawn:
-    """The figure called ``id``. ``folder`` holds the outcomes' files, where a point's examples are checked.
+    """The figure called ``id``. ``folder`` holds the outcomes' files, with the ids of examples.
 
-    ``pairs``: backbones with tasks that are to be drawn, if not all.
+    ``pairs``: backbones with tasks to plot, by default all.
     """
     wanted = [
         replace(row, tasks=tuple(task for task in row.tasks if pairs is None or (row.backbone, task) in pairs))
@@ -125,17 +125,17 @@ def figure(
 def draw(
     id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None = None, flavour: Flavour = "corrected"
 ) -> Drawn:  # fmt: skip
-    """The same from given rows."""
+    """Plot a figure from given rows."""
     made, names = [row for row in rows if not row.why], {row.arm for row in rows}
     drawn = list(dict.fromkeys((row.backbone, task) for row in made for task in row.tasks))
-    # a caption speaks of what is drawn: an arm may have runs on other tasks
+    # an arm may have runs on tasks that are not shown
     there = [one for one in outcomes if one.unit.flavour == flavour and (one.unit.backbone, one.unit.task) in drawn]
     own = [one for one in there if one.unit.arm in names]
     instead = _instead(names, own, there) if id in MAPS + LAYERS else []
     own = sorted([*own, *instead], key=lambda one: one.unit)  # the same bytes in any order
 
     def how(backbone: str, task: str) -> str:
-        """The command, and what it needs that no run had."""
+        """The command that runs it, and what it needs that no run used."""
         only = f"backbone={backbone}" if id in TASKLESS else f"task={task}"
         lacking, what = needs(backbone, task, outcomes), "it" if id in MAPS + LAYERS + GATES else "them"
         return f"`tickets reproduce {id} --only {only}` runs {what}" + (f", and needs {lacking}" if lacking else "")
@@ -154,7 +154,7 @@ def draw(
 
 
 def _instead(names: Collection[str], own: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Where none of these searches was run, those that stopped where these go on, or that stand beside them."""
+    """Runs that replace these where none was run: searches that stopped by rule, or arms beside them."""
     found = list(own)
     others = [one for arm in sorted(names) for name in (STOPPED.get(arm, ""), arm) for one in (name, *older(name))]
     for other in dict.fromkeys(others):
@@ -171,7 +171,7 @@ def place(backbone: str, task: str) -> str:
 def _searched(
     id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], backbone: str, task: str, how: str
 ) -> list[Panel]:
-    """The panels of a figure that shows searches, on one task; ``how`` says how to run it."""
+    """The panels of a figure of searches, on one task; ``how`` is the command that runs it."""
     own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task)]
     where = backbone_title(backbone) if id in TASKLESS else place(backbone, task)
     if not own:
@@ -208,7 +208,7 @@ def _words(id: str, own: Sequence[Outcome]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Abscissa:
-    """What is swept: ``unit`` is written after a number where it is read out; ``factor`` makes percent of shares."""
+    """The swept setting: ``unit`` follows its values in texts; ``factor`` makes percent of shares."""
 
     title: str
     unit: str = ""
@@ -235,7 +235,7 @@ def _axis(id: str, row: Row) -> Abscissa:
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """What runs of one arm gave; ``x`` is ``None`` where it does not depend on what is swept."""
+    """The values of an arm's runs; ``x`` is ``None`` where the swept setting does not apply."""
 
     x: float | None
     values: tuple[float, ...]
@@ -243,11 +243,11 @@ class Point:
 
     @property
     def mean(self) -> float:
-        return fmean(self.values)  # the same bits in every Python: sum() is another one since 3.12
+        return fmean(self.values)  # exact in every Python: sum() changed in 3.12
 
     @property
     def interval(self) -> Interval | None:
-        """95 % of the mean over runs; ``None`` with fewer than five, of which nothing is claimed."""
+        """95 % of the mean over runs; ``None`` with fewer than five."""
         return mean_interval(self.values) if len(self.values) >= FEWEST_RUNS else None
 
     @property
@@ -264,7 +264,7 @@ class Point:
 
 
 def point_of(x: float | None, wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) -> Point | None:
-    """``None`` where no run has a value."""
+    """The point of an arm; ``None`` where no run has a value."""
     reading = read_runs(wanted, outcomes, folder)
     return Point(x=x, values=reading.runs.values, sources=reading.units) if reading.runs.values else None
 
@@ -284,7 +284,7 @@ class Series:
         return f"{self.name}, {', '.join(shown)}"
 
     def chart(self, axis: Abscissa, ends: Interval, plain: bool) -> charts.Series:
-        """``ends`` of the axis: a line of one point that is swept nowhere is level from one to the other."""
+        """The line to plot; one that is not swept is level between the ``ends`` of the axis."""
         level = next((point for point in self.points if point.x is None), None)
         swept = sorted((p for p in self.points if p.x is not None), key=lambda p: p.x or 0.0)
         own = [level, level] if level is not None else swept
@@ -329,13 +329,13 @@ def sweep(
     how: Callable[[str, str], str],
     looks: Mapping[str, int] | None = None,
 ) -> list[Panel]:
-    """For every task a panel of each measure and each thing swept; ``how`` names the command for what is missing.
+    """A panel for every task, measure and swept setting; ``how`` is the command for what is missing.
 
-    ``looks`` numbers lines by their names, where they are methods that the page shows elsewhere too; else they are numbered as they come.
+    ``looks``: numbers of lines by name, for methods that the page shows elsewhere too; others are numbered in order.
     """
     panels: list[Panel] = []
     for backbone, task in dict.fromkeys((row.backbone, task) for row in rows for task in row.tasks):
-        here = _levelled([row for row in rows if row.backbone == backbone and task in row.tasks])
+        here = _with_level_lines([row for row in rows if row.backbone == backbone and task in row.tasks])
         names = {row.arm for row in here}
         own = [o for o in outcomes if (o.unit.backbone, o.unit.task) == (backbone, task) and o.unit.arm in names]
         of = _Sweep(where=place(backbone, task), rows=here, own=own, folder=folder, axis_of=axis_of, looks=looks or {})
@@ -344,14 +344,14 @@ def sweep(
 
 
 def textfoolers(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
-    """The main comparison's two candidate sets, where they were run; else whatever TextFooler was."""
+    """The main comparison's two TextFoolers, where they were run; else the first that was."""
     found = attacks_of(outcomes, "textfooler")
     return tuple(name for name in MAIN if name in found) or found[:1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Sweep:
-    """All that a task's panels are drawn from."""
+    """The runs behind a task's panels."""
 
     where: str
     rows: Sequence[Row]
@@ -362,12 +362,12 @@ class _Sweep:
 
     @property
     def done(self) -> set[str]:
-        """Arms that were trained; of some there is only a search."""
+        """Arms that were trained, not only searched."""
         return {one.unit.arm for one in self.own if one.unit.repeat == 0 and one.clean}
 
     @property
     def enough(self) -> bool:
-        """Whether anything is to be seen: two points of one line."""
+        """Whether a line has two points."""
         points = Counter(row.name for row in self.rows if row.arm in self.done and row.x is not None)
         return any(n > 1 for n in points.values())
 
@@ -399,7 +399,7 @@ class _Sweep:
         return found
 
     def missing(self, how: str) -> list[Panel]:
-        """What was not trained, and whether what was trained was attacked."""
+        """Panels that name what was not trained or not attacked."""
         sentences, done = [], self.done
         unrun = [row for row in self.rows if row.arm not in done]
         if unrun and not self.enough:
@@ -414,8 +414,8 @@ class _Sweep:
         return [Panel(title=self.where, why=words) for words in sentences]
 
 
-def _levelled(rows: Sequence[Row]) -> list[Row]:
-    """A line of one point beside swept ones (the full model) is level all the way."""
+def _with_level_lines(rows: Sequence[Row]) -> list[Row]:
+    """Rows with ``x=None`` for a line of one point beside swept ones (the full model)."""
     points = Counter(row.name for row in rows)
     return [replace(row, x=None) if points[row.name] == 1 and max(points.values()) > 1 else row for row in rows]
 
@@ -435,7 +435,7 @@ def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapp
     own = sorted((one for one in outcomes if one.unit.flavour == "corrected" and one.clean), key=lambda one: one.unit)
     there = dict.fromkeys((one.unit.backbone, one.unit.task, one.unit.arm) for one in own)
     usual = float(constants().training["epochs"])
-    # sweeps over whole schedules end so; those along one schedule do not
+    # sweeps over whole schedules have this suffix
     bases = {of.base: swept(name) for name, of in sweeps().items() if name.endswith("_epochs")}
     rows = [
         Row(table="Lengths", name=arms()[base].title, arm=arm, backbone=backbone, tasks=(task,), x=x)

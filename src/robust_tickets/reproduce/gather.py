@@ -1,7 +1,6 @@
-"""What an outcome keeps of a job's stages: the ticket's shape, what figures are drawn from, the cost, each example's fate.
+"""The values an outcome keeps of a job's stages: the ticket's shape, traces for figures, the cost, each example's status.
 
-Stage folders are large and thrown away; what is gathered here is all that remains. No path of a machine is kept: a file is named by its
-role (``@real``, ``@data/sst2``), and by its hash.
+No path of a machine is kept: a file is named by its role (``@real``, ``@data/sst2``), and by its hash.
 """
 
 from __future__ import annotations
@@ -35,8 +34,10 @@ DIGITS = 5  # of mask distances and gates
 
 
 def shape(ticket: Ticket, model: PreTrainedModel) -> dict[str, Any]:
-    """``heads``: a row of 0 and 1 a layer; ``neurons``: kept and all of a layer. Of single weights, kept and all: ``weights`` of each
-    matrix, ``by_head`` of q, k and v of each head of a layer, ``by_mlp`` of all else in a layer. ``model``: the whole one.
+    """The kept units of a ticket of ``model``, the unpruned one.
+
+    ``heads``: a row of 0 and 1 a layer; ``neurons``: kept and all of a layer. Of single weights, kept and all: ``weights`` of each matrix,
+    ``by_head`` of q, k and v of each head of a layer, ``by_mlp`` of all else in a layer.
     """
     about = ticket.provenance
     kept = {"digest": ticket.digest, "kind": ticket.kind, "removed": dict(ticket.removed), "sparsity": ticket.sparsity}
@@ -52,7 +53,7 @@ def shape(ticket: Ticket, model: PreTrainedModel) -> dict[str, Any]:
 
 
 def _by_unit(ticket: Ticket, model: PreTrainedModel) -> dict[str, Any]:
-    """Weights of heads and of what RobustT's figure calls MLPs: the attention's output, up and down."""
+    """Weights of heads and, as in RobustT's figure, of MLPs: the attention's output, up and down."""
     layout = layout_of(model)
     heads, masks = layout.sizes(model.config)["heads"], dict(zip(ticket.names, ticket.masks["weights"], strict=True))
     kept: dict[str, Any] = {"by_head": [], "by_mlp": []}
@@ -69,7 +70,7 @@ def _by_unit(ticket: Ticket, model: PreTrainedModel) -> dict[str, Any]:
 
 
 def traces(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
-    """``distances`` of a search's masks, ``gates`` (or what its lines tell) over updates, ``accuracy`` and ``loss`` along training."""
+    """``distances`` of a search's masks, ``gates`` (or the values of its lines) over updates, ``accuracy`` and ``loss`` along training."""
     found: dict[str, Any] = {}
     if searched is not None:
         if (searched.folder / "distances.json").is_file():
@@ -84,7 +85,7 @@ def traces(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
 
 
 def cost(searched: Stage | None, trained: Stage | None) -> dict[str, Any]:
-    """Seconds and sizes; ``processes``: the most that shared the device while a stage of it ran."""
+    """Seconds and sizes; ``processes``: the most that shared the device during a stage."""
     found: dict[str, Any] = {}
     for stage in filter(None, (searched, trained)):
         if (stage.folder / "cost.json").is_file():
@@ -132,7 +133,7 @@ def _text(example: ExampleOutcome) -> dict[str, Any]:
 
 
 def without_paths(value: Any, paths: Mapping[str, Path]) -> Any:
-    """``value`` with ``@name`` wherever it names a place; where one lies in another, the first of ``paths`` names it."""
+    """Replace paths in ``value`` by ``@name``; of nested paths the first of ``paths`` counts."""
     if isinstance(value, Mapping):
         return {key: without_paths(inner, paths) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -145,7 +146,7 @@ def without_paths(value: Any, paths: Mapping[str, Path]) -> Any:
 
 
 def _along(metrics: Path) -> dict[str, Any]:
-    """``accuracy``: every evaluation; ``loss``: epoch and loss, evenly spread. What there is none of is left out."""
+    """``accuracy``: every evaluation; ``loss``: epoch and loss, evenly spread. Empty ones are left out."""
     evaluations: list[dict[str, Any]] = []
     losses: list[list[float]] = []
     for line in _lines(metrics):

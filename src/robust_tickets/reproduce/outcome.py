@@ -1,9 +1,10 @@
-"""What a job gave, in one small file that is kept. Whole tables, the page and every claim are made from such files alone.
+"""The outcome of a job, one small file. Tables, the page and claims are made from such files alone.
 
 ``FOLDER/units/<job id>.json`` holds the resolved config and its hash, the hashes of the inputs, versions and device, the clean accuracy,
-the ticket's shape, the cost, what was traced, and for each attack what became of every example: one letter and its number of queries. The
-ids of the examples, equal for all models, lie once in ``FOLDER/examples/<hash>.json``. A ticket of heads and neurons lies beside its
-outcome, with its scores, in ``<job id>.ticket`` (``Ticket.load``); of one of single weights the outcome says how to search it again.
+the ticket's shape, the cost, traces, and for each attack the status of every example: one letter and its number of queries. The
+ids of the examples, equal for all models, are once in ``FOLDER/examples/<hash>.json``. A ticket of heads and neurons is beside its
+outcome, with its scores, in ``<job id>.ticket`` (``Ticket.load``); for one of single weights the outcome has the command that searches it
+again.
 """
 
 from __future__ import annotations
@@ -49,11 +50,11 @@ def check(outcome: Outcome) -> None:
     twice = [name for name, count in Counter(one.name for one in outcome.attacks).items() if count > 1]
     found = f"its config has the seed {own}" if own != seed else _clean(outcome.clean)
     if found or twice:
-        raise _damaged(f"{outcome.unit.id}: {found or f'{twice[0]} stands in it twice'}")
+        raise _damaged(f"{outcome.unit.id}: {found or f'{twice[0]} is in it twice'}")
 
 
 def check_apart(outcomes: Sequence[Outcome]) -> None:
-    """Refuse two seeds of an arm with one model: a run copied to another seed would make intervals narrower. A repeat may give it again."""
+    """Refuse two seeds of an arm with one model: copied runs would narrow intervals. A repeat may have the same model."""
     known: dict[Any, Job] = {}
     for one in sorted(outcomes, key=lambda one: one.unit):
         if trained := one.inputs.get("trained"):
@@ -64,7 +65,7 @@ def check_apart(outcomes: Sequence[Outcome]) -> None:
 
 
 def check_texts(outcome: Outcome, ids: Mapping[str, Sequence[str]]) -> None:
-    """Refuse statuses that the texts kept beside them contradict: those are texts that fooled the model. ``ids``: by their hash."""
+    """Refuse statuses that contradict the kept texts, which all fooled the model. ``ids``: by their hash."""
     for one in outcome.attacks:
         letters = dict(zip(ids.get(one.examples, ()), one.statuses, strict=False))  # too few are noted elsewhere
         for text in one.texts:
@@ -74,10 +75,10 @@ def check_texts(outcome: Outcome, ids: Mapping[str, Sequence[str]]) -> None:
 
 
 def _clean(clean: Mapping[str, Any]) -> str:
-    """What is wrong with the accuracy, which is a count of the evaluated texts, and that of its classes."""
+    """Why the accuracy is no count of the evaluated texts, or differs from that of its classes; empty if neither."""
     value, n, classes = (clean.get(name) for name in ("accuracy", "n", "per_class"))
     if not _number(value):
-        return ""  # noted where it is asked for
+        return ""  # noted where it is used
     if not 0 <= value <= 100:
         return f"a clean accuracy of {value} %"
     if not _number(n):
@@ -101,13 +102,13 @@ def _number(value: Any) -> TypeGuard[float]:
 
 
 def foreign(known: Outcome, paths: Paths) -> str:
-    """Why a result cannot be of these data and weights; empty: nothing speaks against it. Their hashes are not looked at."""
+    """Why a result cannot be of these data and weights, by their sizes; empty if it can."""
     unit, part = known.unit, part_of(known.notes)
     if part is not None and not paths.subset:
         return f"there is a result of a part of the data: {part}"
     rows = rows_of(paths, unit.task).get("train")
     if part is None and rows is not None and rows not in rules(unit.task).train:
-        return f"there is a result of all rows of {unit.task}; {rows:,} lie in {paths.data}"
+        return f"there is a result of all rows of {unit.task}; {rows:,} are in {paths.data}"
     here, then = weights_of(paths, unit.backbone), known.cost.get("dense_encoder_parameters")
     if here and isinstance(then, int | float) and not 1 <= then / here <= BULK:
         there = f"there is a result of a model with {then / 1e6:.3g} million parameters"
@@ -131,14 +132,14 @@ class Attacked:
     """One attack on one model, under its name in the protocol."""
 
     name: str
-    recipe: str  # as the attack calls itself, dropped constraints included
+    recipe: str  # the attack's own name, dropped constraints included
     digest: str  # of everything that determines the result
     split: str
     examples: str  # hash of their ids, in order
     statuses: str  # a letter for each of them: see LETTERS
     queries: tuple[int, ...]
     resources: dict[str, Any]  # kind -> name, origin, digest, substitute
-    substitutes: tuple[str, ...]  # in words: what stood in for a resource of the paper
+    substitutes: tuple[str, ...]  # in words: substitutes of the paper's resources
     flags: tuple[str, ...]
     temperature: float = 1.0
     scoring: str = "probability"
@@ -170,7 +171,7 @@ class Attacked:
 
     @property
     def mean_queries(self) -> float | None:
-        """Over the examples that were attacked."""
+        """Mean over the examples that were attacked."""
         asked = [q for q, letter in zip(self.queries, self.statuses, strict=True) if letter in "fs"]
         return sum(asked) / len(asked) if asked else None
 
@@ -185,7 +186,7 @@ class Attacked:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """All that is kept of a job. Percentages from 0 to 100."""
+    """The result of a job; percentages from 0 to 100."""
 
     unit: Job
     config: dict[str, Any]  # the resolved recipe
@@ -211,7 +212,7 @@ def place(folder: Path, unit: Job) -> Path:
 
 
 def ticket_of(folder: Path, outcome: Outcome) -> Ticket | None:
-    """The ticket that lies beside an outcome; none lies beside those of single weights, nor beside the first outcomes."""
+    """The ticket beside an outcome; outcomes of single weights and the first ones have none."""
     from robust_tickets.ticket.ticket import Ticket
 
     path = place(folder, outcome.unit).with_suffix(BESIDE)
@@ -224,7 +225,7 @@ def ticket_of(folder: Path, outcome: Outcome) -> Ticket | None:
 
 
 def write(folder: Path, outcome: Outcome, examples: Mapping[str, Sequence[str]], ticket: Ticket | None = None) -> Path:
-    """Keep an outcome; ``examples`` are the ids behind the hashes that its attacks name, ``ticket`` lies beside it."""
+    """Write an outcome, the ids of its attacks' ``examples`` by their hash, and its ``ticket``."""
     if ticket is not None:
         ticket.save(place(folder, outcome.unit).with_suffix(BESIDE))
     for name, ids in examples.items():
@@ -238,7 +239,7 @@ def write(folder: Path, outcome: Outcome, examples: Mapping[str, Sequence[str]],
 
 
 def read(path: Path) -> Outcome:
-    """One outcome; a file that was changed by hand in its config, or that contradicts itself, is refused."""
+    """One outcome; refuse a file whose config was edited or that contradicts itself."""
     values = read_json(path)
     if not isinstance(values, dict) or values.pop("schema", None) != SCHEMA:
         raise _damaged(f"{path} is no outcome of schema {SCHEMA}", "remove it: its job is then run again")
@@ -250,11 +251,11 @@ def read(path: Path) -> Outcome:
     if outcome.config_hash != hashed:
         raise _damaged(f"{path}: the config does not have the hash beside it")
     check(outcome)
-    return replace(outcome, attacks=tuple(map(_called, outcome.attacks)))
+    return replace(outcome, attacks=tuple(map(_renamed, outcome.attacks)))
 
 
-def _called(attacked: Attacked) -> Attacked:
-    """The attack with the protocol's names for what it used, wherever that lay."""
+def _renamed(attacked: Attacked) -> Attacked:
+    """The attack with the protocol's names of its resources."""
     known: Mapping[str, str] = toml("attacks.toml")["called"]
     resources, words = dict(attacked.resources), [*attacked.substitutes, *attacked.flags]
     for kind, about in attacked.resources.items():
@@ -273,7 +274,7 @@ def read_all(folder: Path) -> tuple[Outcome, ...]:
     for path in sorted(path for path in (folder / "units").rglob("*.json") if path.parent.suffix != BESIDE):
         outcome = read(path)
         if place(folder, outcome.unit) != path:
-            raise _damaged(f"{path} holds the job {outcome.unit.id}", "a job's file lies under its id")
+            raise _damaged(f"{path} holds the job {outcome.unit.id}", "a job's file is named by its id")
         found.append(outcome)
     check_apart(found)
     named = {attacked.examples for outcome in found for attacked in outcome.attacks if attacked.texts}
@@ -289,14 +290,14 @@ def ids_of(folder: Path, examples: str) -> tuple[str, ...]:
     try:
         found = read_json(path)
     except TicketsError as problem:
-        raise _damaged(f"the ids of attacked examples cannot be had: {problem.message}", hint) from None
+        raise _damaged(f"the ids of attacked examples cannot be read: {problem.message}", hint) from None
     if digest(found) != examples:
         raise _damaged(f"{path} has another hash than its name", hint)
     return tuple(found)
 
 
 def _text(value: Any) -> str:
-    """The same bytes for the same outcome; a line a key, lists of plain values on one line, so that changes can be read."""
+    """Deterministic JSON; a line a key, lists of plain values on one line, for readable diffs."""
     return _lines(json.loads(json.dumps(value, allow_nan=False)), 0) + "\n"
 
 

@@ -61,7 +61,7 @@ from robust_tickets.stats.compare_runs import FEWEST_RUNS
 
 
 def write_page(path: str | Path, folder: Path) -> Path:
-    """Write the page of a folder of results; links to result files hold where it is kept inside of that folder."""
+    """Write the page of a folder of results; links to result files work while it is inside of that folder."""
     outcomes = read_all(folder)
     if not outcomes:
         raise TicketsError(
@@ -100,10 +100,10 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     return page(
         "page.html.j2",
         "The papers run again",
-        rehearsed=rehearsed(outcomes),
+        partial=partial(outcomes),
         answers=[(family(id).question, answered(ran[id])) for id in ("A", "B") if ran[id]],
         tiles=_tiles(found, outcomes, list(filled.values())),
-        first=first and {"where": where(first[0]), "strips": strips(first[1]), "warning": flattered(first[1])},
+        first=first and {"where": where(first[0]), "strips": strips(first[1]), "warning": chosen_warning(first[1])},
         sections=shown,
         count=len(outcomes),
     )
@@ -111,21 +111,19 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
 
 RUNS = Markup(
     "<p>Every number of ours is a mean over these runs; a number on this page leads here. Each run has a result file with its resolved "
-    "config, the hashes of its inputs, and what became of every example; links hold where this page lies in the folder of results.</p>"
+    "config, the hashes of its inputs, and what became of every example; links work while this page is in the folder of results.</p>"
 )
 
 
-def rehearsed(outcomes: Sequence[Outcome]) -> str | None:
-    """The warning that some of these results are of a part of the data, if some are."""
+def partial(outcomes: Sequence[Outcome]) -> str | None:
+    """A warning where some of these results are of a part of the data."""
     part = sum(part_of(outcome.notes) is not None for outcome in outcomes)
-    text = (
-        f"{part} of {plural(len(outcomes), 'result')} {'is' if part == 1 else 'are'} of a part of the data, a rehearsal"
-    )
-    return f"{text}: not to be held against the papers' numbers." if part else None
+    text = f"{part} of {plural(len(outcomes), 'result')} {'is' if part == 1 else 'are'} of a part of the data"
+    return f"{text}: not comparable with the papers' numbers." if part else None
 
 
-def flattered(found: Sequence[Standing]) -> str:
-    """A warning where recipes stand among these that were chosen on the same texts."""
+def chosen_warning(found: Sequence[Standing]) -> str:
+    """A warning where some of these recipes were chosen on the same texts."""
     chosen = fixed()["chosen"]
     if not any(one.task == chosen["task"] and one.arm.startswith("sturdy_") for one in found):
         return ""
@@ -140,7 +138,7 @@ def flattered(found: Sequence[Standing]) -> str:
 def _tiles(
     found: Sequence[Standing], outcomes: Sequence[Outcome], filled: Sequence[Filled]
 ) -> list[tuple[str, str, str]]:
-    """How much of it there is."""
+    """The counts at the top of the page."""
     reached, numbered = (sum(one.counts()[kind] for one in filled) for kind in ("filled", "numbers"))
     tried = sum(attack.tried for outcome in outcomes for attack in outcome.attacks)
     made, ways = sum(map(trained, outcomes)), len({one.arm for one in found if one.units})
@@ -153,9 +151,9 @@ def _tiles(
     ]
 
 
-# --- the first figures: every run a dot, since a mean hides how far the runs of one method lie apart
+# --- the first figures: every run a dot, since a mean hides how much the runs of one method differ
 
-ROWS = 12  # of a figure; more would be no figure to look at
+ROWS = 12  # of a figure
 
 
 def strips(members: Sequence[Standing]) -> Markup:
@@ -172,7 +170,7 @@ def strips(members: Sequence[Standing]) -> Markup:
 def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> Markup | None:
     """All arms under one attack, the most robust above. The first explains the marks.
 
-    Where there are too many, those with most runs are shown, of as many runs the more robust: none is left out for a weaker one.
+    Of many arms those with most runs are shown, of equal ones the more robust.
     """
     rows = [(one, measured) for one in found if (measured := one.measured("aua", attack)) is not None]
     if not rows:
@@ -280,7 +278,7 @@ def board(key: Key, found: Sequence[Standing]) -> Markup:
     caption = (
         f"{where(key)}: {plural(len(rows), 'way')} to train. Under a mean its 95{GLUE}% interval over runs, cut at 0 and 100, and the runs "
         "themselves. Grey: fewer than five runs, from which nothing is claimed; with so few an arm may lead by luck. A heading sorts; a "
-        f"number leads to its runs. {flattered(found)}"
+        f"number leads to its runs. {chosen_warning(found)}"
     )
     return PARTS.board(f"Leaderboard, {where(key)}", caption, columns, rows)  # type: ignore[no-any-return]
 
@@ -318,7 +316,11 @@ def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Pa
             drawn = pareto(outcomes, folder, task=task, attack=attack.name, backbone=backbone, looks=looks)
             if drawn.svg:
                 parts.append(PARTS.drawn(drawn, sources(drawn)))
-                parts += [Markup('<p class="quiet">{}</p>').format(flattered(members))] if flattered(members) else []
+                parts += (
+                    [Markup('<p class="quiet">{}</p>').format(chosen_warning(members))]
+                    if chosen_warning(members)
+                    else []
+                )
     return parts
 
 

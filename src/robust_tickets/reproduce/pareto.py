@@ -14,7 +14,7 @@ from robust_tickets.report.tables import Table, plain_table
 from robust_tickets.reproduce.aggregate import Wanted, timed_alone
 from robust_tickets.reproduce.arms import (
     attack_title,
-    told_apart,
+    distinct_title,
 )
 from robust_tickets.reproduce.figures import Drawn, Point, place, point_of
 from robust_tickets.reproduce.job import BERT
@@ -23,7 +23,7 @@ from robust_tickets.reproduce.ticket_figures import Panel
 from robust_tickets.stats.compare_runs import FEWEST_RUNS
 
 NAMED = 16  # arms beyond are faint dots, named by their tooltip and in the table
-COSTS = {  # what is on the axis; what an arm that has none of it lacks
+COSTS = {  # title of the axis; what arms without a value lack
     "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
     "work": ("plain epochs, search included", "are known by their passes"),
     "seconds": ("seconds of search and training", "were timed alone on one device"),
@@ -108,7 +108,7 @@ def _spots(
         size = point_of(None, replace(wanted, arm=arm, metric=measure, attack=None), sized, folder)
         aua = point_of(None, replace(wanted, arm=arm), own, folder)
         if size is not None and aua is not None:
-            found.append(Spot(index=index, title=told_apart(arm, looks), x=size.mean, aua=aua))
+            found.append(Spot(index=index, title=distinct_title(arm, looks), x=size.mean, aua=aua))
     enough = [spot for spot in found if not spot.few]
     found = [replace(spot, best=not spot.few and frontier(spot, enough)) for spot in found]
     # a sweep's arms have long titles

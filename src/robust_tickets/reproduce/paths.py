@@ -38,9 +38,9 @@ LEAST = 0.05  # of its time that a step of the smallest model takes
 
 @dataclass(frozen=True, kw_only=True)
 class Paths:
-    """``subset`` says that the data are meant to be a part of the official ones; results then say so too.
+    """Folders and files by role. ``subset``: the data are a part of the official ones on purpose; results note it.
 
-    ``counted``: nothing is missing, wherever it may lie, since the plan is only counted.
+    ``counted``: the plan is only counted, so nothing is reported as missing.
     """
 
     data: Path | None = None
@@ -108,7 +108,7 @@ class Paths:
 
 
 def missing(paths: Paths, unit: Job, attacks: Sequence[NamedAttack] = ()) -> tuple[str, ...]:
-    """What the job cannot have here, each with how to supply it. A model or a task of the Hub counts as there."""
+    """What the job lacks here, each with how to supply it. A model or a task of the Hub counts as there."""
     from robust_tickets.reproduce.arms import arm
 
     if paths.counted:
@@ -150,12 +150,12 @@ def _no_data(paths: Paths, task: str, needs: Sequence[str] = ()) -> list[str]:
 
 
 def _short(paths: Paths, task: str) -> list[str]:
-    """What is said of a folder that holds fewer rows than the protocol's, where that is not meant."""
+    """The message on a folder with fewer rows than the protocol's, where ``subset`` does not allow it."""
     rows, official = rows_of(paths, task).get("train"), rules(task).train
     if paths.subset or rows is None or rows in official:
         return []
     found = f"{task}: {rows:,} of {official[0]:,} training rows in {paths.data}"
-    return [f"{found}: add the others, or say --subset: results then say so too"]
+    return [f"{found}: add the others, or give --subset: results then note it"]
 
 
 def _no_model(paths: Paths, backbone: str) -> list[str]:
@@ -206,12 +206,12 @@ def rows_of(paths: Paths, task: str) -> Mapping[str, int]:
 
 
 def share_of(paths: Paths, backbone: str) -> float:
-    """What a step of the backbone costs beside one of BERT-base."""
+    """The cost of a step of the backbone as a multiple of BERT-base's."""
     return max(LEAST, (weights_of(paths, backbone) or BASE) / BASE)
 
 
 def weights_of(paths: Paths, backbone: str) -> int | None:
-    """Weights of the matrices of its layers, by the config in its folder; none where it does not say."""
+    """Weights of the matrices of its layers, by the config in its folder, if it has them."""
     return _weights(paths.models / backbone / "config.json") if paths.models is not None else None
 
 

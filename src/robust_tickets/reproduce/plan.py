@@ -1,4 +1,4 @@
-"""What tables, figures and campaigns ask for: cells, the jobs behind them, each once, and what cannot be had.
+"""Plans of tables, figures and campaigns: their cells, the jobs behind them, and what is missing.
 
 A cell is a measure of an arm on a task; its jobs are the arm's training runs. Jobs are in the order that makes whole tables early: all of
 one seed, then all of the next; a campaign's parts one after the other; repeats of a seed last. Planning loads no torch and no data.
@@ -46,23 +46,23 @@ def read_only(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
 
 
 class Only:
-    """Asked while a plan is made; ``check`` afterwards refuses a value that nothing had."""
+    """The filter of a plan; ``check``, called last, refuses a value that matched nothing."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
         self.pairs = tuple(pairs)
-        self._met: dict[str, dict[str, None]] = {}
-        self._hit: set[tuple[str, str]] = set()
+        self._names: dict[str, dict[str, None]] = {}
+        self._matched: set[tuple[str, str]] = set()
 
     def __str__(self) -> str:
         return " ".join(f"--only {key}={value}" for key, value in self.pairs)
 
     def takes(self, key: str, *names: str) -> bool:
-        """Whether something that has these names is wanted. Case does not matter: a row may be called RobustT 30 %, a task SST-2."""
-        self._met.setdefault(key, {}).update(dict.fromkeys(names))
+        """Whether any of these names is wanted, in any case: a row may be called RobustT 30 %, a task SST-2."""
+        self._names.setdefault(key, {}).update(dict.fromkeys(names))
         same = plain if key == "task" else str.lower
         values = [value for known, value in self.pairs if known == key]
         hit = [value for value in values if same(value) in map(same, names)]
-        self._hit.update((key, value) for value in hit)
+        self._matched.update((key, value) for value in hit)
         return not values or bool(hit)
 
     def takes_attack(self, asked: str | None, ours: Sequence[str]) -> bool:
@@ -71,9 +71,9 @@ class Only:
         return not names or self.takes("attack", *names)
 
     def takes_claim(self, claim: Claim, without: Collection[tuple[str, str, str]]) -> bool:
-        """Whether a claim's measure and attack are wanted, and no side of it is ``without``: task, backbone and arm that are left out.
+        """Whether a claim's measure and attack are wanted and neither side is in ``without``: task, backbone, arm.
 
-        One side alone leaves nothing to compare. A seed does not matter: a claim is about all runs, as a cell is.
+        Seeds do not matter: a claim is about all runs, as a cell is.
         """
         sides = {(claim.task, claim.backbone, arm) for arm in (claim.arm, claim.other)}
         wanted = sides.isdisjoint(without) and self.takes("metric", claim.metric)
@@ -81,15 +81,15 @@ class Only:
 
     def check(self) -> None:
         for key, value in self.pairs:
-            if (key, value) not in self._hit:
-                hint = did_you_mean(value, [name for name in self._met.get(key, {}) if "," not in name])
+            if (key, value) not in self._matched:
+                hint = did_you_mean(value, [name for name in self._names.get(key, {}) if "," not in name])
                 message = f"--only {key}={value}: nothing here has this {key}"
                 raise TicketsError(message, hint=hint, code="plan.only_value")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """``attack`` is the published name; ``attacks`` are ours that stand for it. ``why``, if any: it cannot be made, and what would help."""
+    """A number to make. ``attack`` is the published name, ``attacks`` are ours for it; ``why``: what is missing for it."""
 
     table: str
     row: str
@@ -109,8 +109,8 @@ class Cell:
     def key(self) -> tuple[Any, ...]:
         return (self.table, self.row, self.task, self.backbone, self.arm, self.metric, self.attack, self.x)
 
-    def and_(self, other: Cell) -> Cell:
-        """One cell of two parts that ask for the same measure; it cannot be made if neither can."""
+    def merged(self, other: Cell) -> Cell:
+        """One cell of two parts that ask for the same measure; it lacks something if both do."""
         named, units = (*self.attacks, *other.attacks), (*self.units, *other.units)
         once = {"attacks": tuple(dict.fromkeys(named)), "units": tuple(dict.fromkeys(units))}
         return replace(other, **once, why=self.why and other.why)  # type: ignore[arg-type]
@@ -118,7 +118,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """``units`` in the order in which they are run, ``attacks`` of each; of ``searches`` the ticket alone is wanted."""
+    """Cells and their jobs (``units``) in running order, with attacks; for ``searches`` the ticket suffices."""
 
     title: str
     cells: tuple[Cell, ...]
@@ -126,10 +126,8 @@ class Plan:
     attacks: Mapping[Job, tuple[NamedAttack, ...]]
     searches: frozenset[Job] = frozenset()
     missing: tuple[str, ...] = ()  # each once, with how to supply it
-    only: tuple[tuple[str, str], ...] = ()  # what it was kept to
-    without: frozenset[tuple[str, str, str, str]] = (
-        frozenset()
-    )  # table, task, backbone, arm of which that leaves nothing
+    only: tuple[tuple[str, str], ...] = ()  # its filter
+    without: frozenset[tuple[str, str, str, str]] = frozenset()  # table, task, backbone, arm that it left out
 
     @property
     def tables(self) -> tuple[str, ...]:
@@ -138,7 +136,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """An arm on a task, with its measures and the attacks it is to see."""
+    """An arm on a task, with its measures and attacks."""
 
     table: str
     row: str
@@ -149,7 +147,7 @@ class _Line:
     runs: tuple[tuple[int, int], ...]  # seed and repeat
     groups: tuple[str, ...]
     whole: bool = False  # every attack of the groups, not those of the columns alone
-    part: int = 0  # of a campaign: what comes first is run first
+    part: int = 0  # of a campaign, in running order
     x: float | None = None
     why: str = ""
 
@@ -163,7 +161,7 @@ def plan(
     paths: Paths,
     groups: Sequence[str] | None = None,
 ) -> Plan:
-    """The cells of tables and figures. ``groups`` names the attacks to run, all of them; by default those that the columns name.
+    """The cells of tables and figures. ``groups``: the attacks to run; by default those of the columns.
 
     ``seeds`` are runs of each row; ``None``: as many as the paper has, at least 5.
     """
@@ -191,7 +189,7 @@ def _of_table(
 
 
 def columns_of(table: published.Table) -> list[tuple[str, str | None]]:
-    """What is measured of every row: metric and attack. A figure's points are clean accuracy and Aua, or it shows the search alone."""
+    """The metric and attack of each column. A figure shows clean accuracy and Aua, or only the search."""
     if table.kind == "table":
         return [(column.metric, column.attack) for column in table.columns]
     return [(TICKET, None)] if table.id in SEARCHES else [("clean", None), ("aua", "textfooler")]
@@ -200,7 +198,7 @@ def columns_of(table: published.Table) -> list[tuple[str, str | None]]:
 def _planned(
     title: str, lines: Sequence[_Line], *, only: Sequence[tuple[str, str]], flavour: Flavour, paths: Paths
 ) -> Plan:
-    """Cells and jobs of lines: what ``only`` leaves, each job once, with what cannot be had noted beside it."""
+    """Cells and jobs of lines after the filter ``only``, with what is missing."""
     chosen, cells = Only(only), dict[tuple[Any, ...], Cell]()
     wanted, parts = dict[Job, dict[str, NamedAttack]](), dict[Job, int]()
     trained, lacking = set[Job](), dict[str, None]()
@@ -215,7 +213,7 @@ def _planned(
         known = attacks(line.task, line.groups, flavour)
         runs = [run for run in line.runs if chosen.takes("seed", str(run[0]))]
         names = {"task": (line.task,), "method": (line.arm, line.row), "backbone": (line.backbone,)}
-        taken = [chosen.takes(key, *own) for key, own in names.items()]  # all are asked, so that a hint knows all names
+        taken = [chosen.takes(key, *own) for key, own in names.items()]  # all are tried, so that a hint knows all names
         columns = []
         for metric, attack, value in line.columns:
             named = [one for one in known if attack is not None and attack in (one.name, one.stands_for)]
@@ -236,7 +234,7 @@ def _planned(
                 table=line.table, row=line.row, task=line.task, backbone=line.backbone, arm=line.arm, metric=metric, attack=attack,
                 attacks=tuple(one.name for one in found), flavour=flavour, x=line.x, published=value, units=units, why=why,
             )  # fmt: skip
-            cells[cell.key] = cells[cell.key].and_(cell) if cell.key in cells else cell
+            cells[cell.key] = cells[cell.key].merged(cell) if cell.key in cells else cell
             if why:
                 continue
             if line.whole and metric != TICKET:
@@ -264,7 +262,7 @@ def _planned(
 
 
 def _none(attack: str, task: str, flavour: Flavour) -> str:
-    """Why no attack that was asked for stands for a column."""
+    """Why none of the requested attacks fits a column."""
     for other in attacks(task, OF_TABLES, flavour):
         if attack in (other.name, other.stands_for):
             return f"{attack} is not asked for: --attacks {other.group}"
@@ -282,7 +280,7 @@ class Part:
     backbones: tuple[str, ...] = (BERT,)
     repeats: int = 1  # runs of the first seed in all
     attacks: tuple[str, ...] = ()
-    fresh: bool = False  # what took part in a choice is run with seeds that did not
+    fresh: bool = False  # arms that were chosen by results are run with other seeds
 
     def runs(self, arm: str, seeds: int) -> tuple[tuple[int, int], ...]:
         first = first_seed(arm) if self.fresh else 0
@@ -300,7 +298,7 @@ class Campaign:
 
 @cache
 def campaigns() -> Mapping[str, Campaign]:
-    """All of them, by letter."""
+    """All campaigns, by letter."""
     tables = toml("campaign.toml")["campaigns"]
     return {name: build(Campaign, table, f"campaign.toml: {name}") for name, table in tables.items()}
 
@@ -314,7 +312,7 @@ def campaign(
     seeds: int | None = None,
     groups: Sequence[str] | None = None,
 ) -> Plan:
-    """The plan of a campaign, or of several (``A,B``), one after the other; ``seeds`` and ``groups``, if given, replace its own."""
+    """The plan of a campaign, or of several (``A,B``), one after the other; ``seeds`` and ``groups`` replace its own."""
     letters = list(dict.fromkeys(one.strip().upper() for one in names.split(",")))
     lines: list[_Line] = []
     parts = [(letter, part) for letter in letters for part in _parts(letter, groups)]
@@ -341,7 +339,7 @@ def _not_confirmed(why: str) -> TicketsError:
 
 
 def may_confirm(unit: Job) -> bool:
-    """Whether a campaign attacks the split that confirms for a job: of what took part in a choice for fresh runs alone."""
+    """Whether a campaign attacks the confirming split for a job; of chosen arms only for fresh runs."""
     parts = [part for one in campaigns().values() for part in one.parts if any(map(confirms, part.attacks))]
     return any(unit.arm in part.arms for part in parts) and unit.seed >= first_seed(unit.arm)
 
@@ -363,7 +361,7 @@ def _of_part(letter: str, part: Part, seeds: int, groups: Sequence[str] | None, 
 
 
 def _narrowed(groups: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
-    """The groups that are asked for; of those that confirm no more than the part has itself."""
+    """The requested groups; of the confirming ones only those of the part."""
     confirming = [one for one in own if confirms(one)]
     found = [
         found
@@ -375,9 +373,9 @@ def _narrowed(groups: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
 
 
 def needs(backbone: str, task: str, outcomes: Sequence[Outcome]) -> str:
-    """What a run needs that no run of these results had: “weights of RoBERTa-base and data of QNLI (104,743 training rows)”.
+    """What a run needs that no run of these results used: “weights of RoBERTa-base and data of QNLI (104,743 training rows)”.
 
-    It looks at the results alone, not at this machine: a page says the same wherever it is made.
+    It depends on the results, not on this machine, so that a page is the same wherever it is made.
     """
     parts = []
     if all(one.unit.backbone != backbone for one in outcomes):

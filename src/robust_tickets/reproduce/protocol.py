@@ -1,7 +1,7 @@
 """The protocol: the rules of each task, the named attacks, and the refusal of recipes and rows that break them.
 
-The numbers stand in ``protocol.toml`` and ``attacks.toml``. ``settings`` is written over a recipe, ``check`` looks at the resolved recipe
-before anything is loaded, ``check_task`` at the rows before anything is trained.
+The numbers are in ``protocol.toml`` and ``attacks.toml``. ``settings`` overrides a recipe, ``check`` checks the resolved recipe
+before anything is loaded, ``check_task`` the rows before anything is trained.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ CONFIRM = "confirm"
 GROUPS = ("main", "more", "probability", "first", "encoder", "calibrated", CONFIRM)
 ROLES = ("@real", "@substitute", "@encoder", "@tagger", "@masked", "@corpus")  # files that ``Paths`` finds
 LENGTHS = ("train.epochs", "train.run_epochs", "train.max_steps")  # which an arm may have of its own
-LENGTH = 128  # tokens of a text, where the task does not say its own
+LENGTH = 128  # tokens of a text, where the task has none of its own
 LEAST, MOST = 0.09, 0.11  # of train, where a tenth is carved: rows with equal texts go together
-_PART = re.compile(r"\w+: [\d,]+ of the [\d,]+ rows of \w+")  # as check_task says it of a subset
+_PART = re.compile(r"\w+: [\d,]+ of the [\d,]+ rows of \w+")  # check_task's note on a subset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,11 @@ class Rules:
     confirm: str | None = None
     confirm_rows: int | None = None
     n: int  # examples of an attack; 0: all
-    subsets: Mapping[str, str] = field(default_factory=dict)  # what is said of one, by its rows
+    subsets: Mapping[str, str] = field(default_factory=dict)  # a note on one, by its rows
 
     @property
     def source(self) -> dict[str, Any]:
-        """What a recipe says of the data (``data.source.TaskSource``)."""
+        """A recipe's settings of the data (``data.source.TaskSource``)."""
         selects = {NOTHING: {"validation": "none"}, CARVED: {}}.get(self.selects, {"selects": self.selects})
         return {**selects, "attacked": self.attacked, "drop_seen": True, "split_seed": constants().splits["seed"]}
 
@@ -202,7 +202,7 @@ def _named(task: str, flavour: Flavour) -> dict[str, NamedAttack]:
 
 
 def settings(unit: Job, *, cuda: bool | None = None) -> tuple[str, ...]:
-    """``key=value`` to be written over the recipe of the job's arm; what an arm says of itself, its length say, still comes after them.
+    """``key=value`` to be written over the recipe of the job's arm; an arm's own settings, such as its length, come after them.
 
     Training runs in bf16 on a CUDA device, the search too; ``cuda`` left out asks torch, which takes seconds to import.
     """
@@ -278,7 +278,7 @@ def _check_origin(origin: Origin | None, unit: Job) -> None:
 
 
 def _check_attack(plan: AttackPlan, unit: Job) -> None:
-    """It has to be one of the protocol's in all but where its resources lie."""
+    """Refuse an attack that is none of the protocol's; paths of resources may differ."""
     confirm = rules(unit.task).confirm
     if confirm and plan.split == confirm and not any(fnmatchcase(unit.arm, one) for one in constants().confirm["arms"]):
         raise _broken(unit, "splits", f"{confirm} is attacked for the recipe that wins alone", unit.arm)
@@ -318,7 +318,7 @@ def _flat(plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_task(task: Task, unit: Job, *, subset: bool = False) -> tuple[str, ...]:
-    """Refuse rows that are not the protocol's; what is to be said of them in the result.
+    """Refuse rows that are not the protocol's; return the notes on them for the result.
 
     ``subset``: the data are meant to be a part of the official ones. Their sizes are then noted instead of held to.
     """
@@ -346,14 +346,14 @@ def check_task(task: Task, unit: Job, *, subset: bool = False) -> tuple[str, ...
         if official[0] is None or size in official:
             continue
         if not subset:
-            hint = "get the official files, or say --subset: results then say so too"
+            hint = "get the official files, or give --subset: results then note it"
             raise _broken(unit, "splits", f"{official[0]:,} rows in {name}", f"{size:,}", hint)
         notes.append(f"{size:,} of the {official[0]:,} rows of {name}")
     return tuple(f"{unit.task}: {note}" for note in notes)
 
 
 def part_of(notes: Iterable[str]) -> str | None:
-    """What ``check_task`` said of rows that are a part of the official ones, if it did."""
+    """The note of ``check_task`` on rows that are a part of the official ones, if any."""
     return next((note for note in notes if _PART.fullmatch(note)), None)
 
 

@@ -1,6 +1,6 @@
-"""Many jobs by a pool of fresh processes, one job each: nothing that a library keeps for the life of a process reaches the next job.
+"""Jobs in a pool of fresh processes, one job each, so that no library keeps state between jobs.
 
-Killed at any moment, the same call resumes: stages are content-addressed and locked, outcomes are whole. A failed job loses no other.
+After a kill the same call resumes: stages are content-addressed and locked, outcomes are written whole. Jobs fail independently.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ GRACE = 10.0  # seconds that a process has to end by itself
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What became of the jobs. ``why`` has the message of each that failed, by id."""
+    """The jobs by how they ended. ``why`` has the message of each that failed, by id."""
 
     done: tuple[Job, ...] = ()
     found: tuple[Job, ...] = ()  # were done before
     failed: tuple[Job, ...] = ()
-    refused: tuple[Job, ...] = ()  # of the failed: have a result of other settings or data, which is not taken
-    left: tuple[Job, ...] = ()  # the budget did not reach so far
+    refused: tuple[Job, ...] = ()  # of the failed: have a result of other settings or data
+    left: tuple[Job, ...] = ()  # not run within the budget
     why: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -56,9 +56,9 @@ class Ended:
 
 
 def run_jobs(requests: Sequence[Request], *, budget: float | None = None, log: bool = False) -> Summary:
-    """Run all jobs, by as many processes as they say. Repeats of a seed come last, alone on the device.
+    """Run all jobs in their number of processes. Repeats of a seed come last, alone on the device.
 
-    After ``budget`` seconds nothing is begun, and what runs is ended and left. ``log``: to files, not to the terminal.
+    After ``budget`` seconds no job is started, and running ones are ended. ``log``: to files, not to the terminal.
     """
     deadline = time.monotonic() + budget if budget is not None else None
     requests = list({request.unit: request for request in requests}.values())
@@ -89,7 +89,7 @@ def run_jobs(requests: Sequence[Request], *, budget: float | None = None, log: b
 
 
 def in_a_line(message: str) -> str:
-    """A failure in a line, with what to do about it."""
+    """A failure in a line, with its hint."""
     return message.replace("\n  hint: ", "; ").splitlines()[0]
 
 
@@ -104,7 +104,7 @@ def numbers(of: Outcome) -> str:
 
 
 def _sorted(requests: Sequence[Request]) -> tuple[tuple[Job, ...], dict[Job, str], list[Request]]:
-    """Jobs that are done, those whose result was made with other settings and is not taken, and those to be run."""
+    """Jobs that are done, those refused for a result of other settings, and those to be run."""
     known, refused, waiting = list[Job](), dict[Job, str](), list[Request]()
     for request in requests:
         try:
@@ -123,7 +123,7 @@ def _sorted(requests: Sequence[Request]) -> tuple[tuple[Job, ...], dict[Job, str
 def _pool(
     requests: Sequence[Request], deadline: float | None, log: bool, ended: Callable[[Request, Ended], None]
 ) -> None:
-    """Run requests by as many processes as each of them says; ``ended`` is called in this thread, in the order of their ends."""
+    """Run requests in their number of processes; ``ended`` is called in this thread, in the order of their ends."""
     if not requests:
         return
     if log:

@@ -45,12 +45,12 @@ MEASURES = {
     "speedup_lost_to_search": "speed-up lost to the search",
     "encoder_millions": "parameters without embeddings, millions", "total_millions": "parameters, millions",
 }  # fmt: skip
-FIRST = "under an attack by that of ours which is most like the paper's"  # by attacks.toml, not by what came out
+FIRST = "under an attack by that of ours which is most like the paper's"  # by the order of attacks.toml, not by results
 
 
 @dataclass(frozen=True, kw_only=True)
 class Ours(RunSummary):
-    """What the training runs behind a cell say together, with intervals at 95 %, and which they are."""
+    """The training runs of a cell: their mean, intervals at 95 %, and ids."""
 
     units: tuple[str, ...]  # ids of the outcomes behind it
     values: tuple[float, ...]  # of each of them
@@ -83,25 +83,25 @@ class FilledCell:
 
     @property
     def number(self) -> tuple[object, ...]:
-        """Which number of the table it is beside, whatever attack of ours it is by."""
+        """The identity of the published number beside it, whichever attack of ours it is from."""
         return self.table, self.task, self.row, self.backbone, self.arm, self.metric, self.attack, self.x
 
     @property
     def intervals(self) -> tuple[Interval | None, Interval | None]:
-        """Of the mean, and where the published number is to lie; ``None`` where there is none that is informative."""
+        """Of the mean, and of the published number; ``None`` where there is none or the runs are too few."""
         if self.ours is None:
             return None, None
         comparable = self.ours.n >= FEWEST_SHOWN and self.published is not None
         return self.ours.shown, self.ours.prediction if comparable else None
 
     def cut(self, ends: Interval) -> Interval:
-        """An interval as far as the measure goes: none is below 0, and a percentage not above 100."""
+        """An interval cut to the measure's range: at 0, and a percentage at 100."""
         most = 100.0 if self.metric in PERCENT else math.inf
         return min(max(ends[0], 0.0), most), min(max(ends[1], 0.0), most)
 
     @property
     def scattered(self) -> float | None:
-        """The width of the interval that a published percentage lies inside of, where so wide a one says little."""
+        """The width of the interval around a published percentage, if too wide to mean agreement."""
         if not self.inside or self.metric not in PERCENT or self.ours is None or self.ours.prediction is None:
             return None
         low, high = self.cut(self.ours.prediction)
@@ -110,7 +110,7 @@ class FilledCell:
 
 @dataclass(frozen=True, kw_only=True)
 class Filled:
-    """A table with our numbers, in the paper's order; or a campaign's lines, which nothing published stands beside."""
+    """A table with our numbers, in the paper's order; or the lines of a campaign, which has no published numbers."""
 
     id: str
     title: str
@@ -118,11 +118,11 @@ class Filled:
     flavour: Flavour
     cells: tuple[FilledCell, ...]
     claims: tuple[Judged, ...]  # of the table, each task adjusted by itself, or of a campaign's families
-    aside: int = 0  # claims of the same families about what a plan leaves out: not shown, but adjusted for
+    aside: int = 0  # claims of the same families that a filter hides: adjusted for, not shown
 
     @property
     def table(self) -> published.Table:
-        """What was published; a campaign has no table."""
+        """The published table; a campaign has none."""
         return published.table(self.id)
 
     @property
@@ -131,15 +131,12 @@ class Filled:
 
     @property
     def printed(self) -> bool:
-        """Whether numbers of a paper stand beside ours: they do in a table, not in a campaign, nor in figures."""
+        """Whether there are published numbers beside ours: in a table, not in campaigns or figures."""
         return any(cell.published is not None for cell in self.cells)
 
     @property
     def numbers(self) -> tuple[FilledCell, ...]:
-        """Each number of the table once: of our attacks that stand for the paper's, by the nearest that was run.
-
-        Further candidates and constraints would count a number again for each of them.
-        """
+        """Each number of the table once, from our attack nearest to the paper's."""
         first: dict[tuple[object, ...], FilledCell] = {}
         for cell in (cell for cell in self.cells if not cell.beside):
             if cell.number not in first or _far(cell, self.flavour) < _far(first[cell.number], self.flavour):
@@ -147,7 +144,7 @@ class Filled:
         return tuple(first.values())
 
     def counts(self) -> dict[str, int]:
-        """Numbers of the table, those with runs of ours, and of those where five runs can tell: inside and outside."""
+        """Numbers of the table, those with runs of ours, and of those with five runs or more: inside and outside."""
         own = self.numbers
         inside = [cell.inside for cell in own]
         filled = sum(cell.ours is not None for cell in own)
@@ -155,13 +152,13 @@ class Filled:
 
     @property
     def wide(self) -> str:
-        """What is to be added to how many lie inside."""
+        """How many of the numbers inside have a wide interval, in words."""
         wide = sum(cell.scattered is not None for cell in self.numbers)
         return f", {wide} of them of an interval wider than {_most():g} points" if wide else ""
 
     @property
     def expected(self) -> str:
-        """What is held against the printed numbers: one further run, or the mean of as many as the paper has."""
+        """What the prediction is for: one further run, or the mean of as many as the paper has."""
         groups: dict[int, list[FilledCell]] = {}
         for cell in self.ran:
             if cell.ours and cell.published is not None:
@@ -179,12 +176,12 @@ class Filled:
 
 
 def further(runs: int) -> str:
-    """What is held against a number that is the mean of so many runs."""
+    """What the prediction is for, beside a mean of so many runs."""
     return "one further run" if runs == 1 else f"the mean of {runs} further runs"
 
 
 def _most() -> float:
-    """Points of an interval that is wider than what a claim calls equivalent, to both sides."""
+    """The width of the margin of equivalence, in points."""
     return 2 * float(fixed()["margin"])
 
 
@@ -204,10 +201,9 @@ def fill(
     only: Sequence[tuple[str, str]] = (),
     without: Iterable[tuple[str, str, str, str]] = (),
 ) -> Filled:
-    """A whole table by its id, or cells of a plan, all of one table or campaign. ``folder`` is where the outcomes lie.
+    """A whole table by its id, or cells of a plan, all of one table or campaign. ``folder`` is where the outcomes are.
 
-    ``only`` and ``without``: the plan's, what it was narrowed by and what that leaves out. Claims about the latter are judged with the
-    others, since their family is fixed, and not shown.
+    ``only`` and ``without``: the plan's filter and what it leaves out. Claims about the latter are judged with their family and not shown.
     """
     given = _of_table(published.table(asked), flavour) if isinstance(asked, str) else list(asked)
     found = [published.table(asked).id] if isinstance(asked, str) else list(dict.fromkeys(one.table for one in given))
@@ -242,7 +238,7 @@ def fill(
 
 
 def _title(id: str) -> str:
-    """Of a campaign, by the name that its plan's cells have."""
+    """The title of a campaign, from the table name of its cells."""
     from robust_tickets.reproduce.plan import campaigns
 
     found = campaigns().get(id.removeprefix("campaign "))
@@ -287,14 +283,14 @@ def _here(asked: Asked, outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _older(asked: Asked, outcomes: Sequence[Outcome]) -> list[Asked]:
-    """The same of the arms that stand beside the row's, where they were run."""
+    """The same for arms that are shown beside the row's, where they were run."""
     there = {one.unit.arm for one in _here(asked, outcomes)}
     found = [name for name in older(asked.arm) if name in there]
     return [replace(asked, row=arm_title(name), arm=name, published=None) for name in found]
 
 
 def _attacks(asked: Asked, outcomes: Sequence[Outcome], chosen: Only) -> Sequence[str]:
-    """Ours that stand for the paper's: a plan knows them, else all that were run on any arm."""
+    """Our attacks for the paper's: the plan's, else all that were run on any arm."""
     if asked.metric not in ATTACK_METRICS:
         return ()
     found = attacks_of(_here(asked, outcomes), str(asked.attack)) if not asked.attacks else ()
@@ -334,7 +330,7 @@ NARROW = 80  # columns of a terminal; with fewer the prediction interval is left
 
 
 def data(filled: Filled) -> dict[str, Any]:
-    """All of it, for JSON."""
+    """The table as values for JSON."""
     return {
         "id": filled.id,
         "title": filled.title,
@@ -482,9 +478,9 @@ def _legend(filled: Filled) -> str:
     text = "ours: mean over training runs and its 95 % interval on these examples."
     if filled.printed:
         text += f" prediction: where {filled.expected} would lie, at 95 %."
-        text += " inside: whether the published number does, said with five runs or more."
+        text += " inside: whether the published number does, shown with five runs or more."
     if any(cell.scattered for cell in filled.ran):
-        text += f" “yes, of 30”: of an interval that is 30 points wide, said of more than {_most():g}: that may be scatter, no agreement."
+        text += f" “yes, of 30”: of an interval that is 30 points wide, noted above {_most():g}: that may be scatter, no agreement."
     cut = any(cell.cut(ends) != ends for cell in filled.ran for ends in cell.intervals if ends)
     return text + (" Intervals are shown cut at 0, and at 100 %: the CSV and the JSON have them whole." if cut else "")
 
@@ -493,7 +489,7 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
     """What stands below the numbers; what is empty is left out."""
     every = {attack_title(cell.by) for cell in filled.ran if cell.by}
     substituted = [(attack_title(cell.by or ""), words) for cell in filled.ran for words in cell.substituted]
-    # said once of a row, not for each attack again
+    # once a row, not for each attack
     of_rows = {(cell.row, words) for cell in filled.ran if not cell.by for words in cell.notes}
     notes = [(cell.row, words) for cell in filled.ran if not cell.by for words in cell.notes]
     notes += [

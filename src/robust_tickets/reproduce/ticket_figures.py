@@ -1,4 +1,4 @@
-"""Figures of searches, made of what outcomes keep of them: what survives in each layer, and how far masks lie apart."""
+"""Figures of searches from their outcomes: what survives in each layer, and the distances of masks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOTHING = Markup("")
 
 @dataclass(frozen=True, kw_only=True)
 class Panel:
-    """One drawing with its numbers; an empty ``svg`` goes with a ``why``. ``sources``: ids of the runs it shows."""
+    """A plot with its numbers, or ``why`` there is none. ``sources``: ids of the runs it shows."""
 
     title: str
     svg: Markup = NOTHING
@@ -42,7 +42,7 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Survivors:
-    """Per layer, the share that is kept of each part; ``heads`` has one for every head."""
+    """The kept share of each part of each layer; ``heads`` has one for every head."""
 
     parts: Mapping[str, tuple[float, ...]]
     heads: tuple[tuple[float, ...], ...] = ()
@@ -63,7 +63,7 @@ class Survivors:
 
 @contextmanager
 def _from(outcome: Outcome, what: str) -> Iterator[None]:
-    """What is no such thing was written by somebody else: it is refused, not shown."""
+    """Refuse a malformed value, which no run writes."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as problem:
@@ -72,7 +72,7 @@ def _from(outcome: Outcome, what: str) -> Iterator[None]:
 
 
 def distances(outcome: Outcome) -> Distances | None:
-    """As the search wrote them; ``None`` where it wrote none."""
+    """The mask distances that the search recorded, if any."""
     given = outcome.traces.get("distances")
     if not given:
         return None
@@ -101,7 +101,7 @@ def by_head(outcomes: Sequence[Outcome]) -> bool:
 
 
 def survivors(outcome: Outcome, *, matrices: bool = False) -> Survivors | None:
-    """Of its ticket, if it has one. ``matrices``: single weights by matrices, also where heads were counted."""
+    """The kept shares of its ticket, if it has one. ``matrices``: of single weights by matrix, not by head."""
     kept = outcome.ticket or {}
     with _from(outcome, "ticket"):
         if "by_head" in kept and not matrices:
@@ -179,12 +179,12 @@ THIRDS = ("lower", "middle", "upper")
 
 
 def by_chance(first: float, second: float) -> float:
-    """On what share of units two masks differ that keep these shares, each drawn by lot."""
+    """The expected distance of two random masks that keep these shares."""
     return first * (1 - second) + second * (1 - first)
 
 
 def agreement(shapes: Sequence[Survivors]) -> str:
-    """What heads all searches keep or remove, and which thirds of the layers lose most; empty without whole heads."""
+    """A sentence on the heads that all searches keep or remove and on thirds of the layers; empty without whole heads."""
     heads = [[head for layer in shape.heads for head in layer] for shape in shapes]
     if not heads or not heads[0] or any(share not in (0, 1) for mask in heads for share in mask):
         return ""
@@ -192,16 +192,16 @@ def agreement(shapes: Sequence[Survivors]) -> str:
     if len(heads) > 1:  # one search agrees with itself
         votes, pairs = [sum(kept) for kept in zip(*heads, strict=True)], list(combinations(heads, 2))
         apart = [sum(a != b for a, b in zip(one, other, strict=True)) / len(votes) for one, other in pairs]
-        lot = [by_chance(sum(one) / len(votes), sum(other) / len(votes)) for one, other in pairs]
+        random = [by_chance(sum(one) / len(votes), sum(other) / len(votes)) for one, other in pairs]
         sentences.append(
             f"Of {len(votes)} heads {votes.count(len(heads))} survive in every search and {votes.count(0)} in none; two searches differ on "
-            f"{mean_percent(apart)} % of them ({_ends(apart, 1)}), two random tickets of their size on {mean_percent(lot)} %."
+            f"{mean_percent(apart)} % of them ({_ends(apart, 1)}), two random tickets of their size on {mean_percent(random)} %."
         )
     return " ".join([*sentences, *_thirds(shapes)])
 
 
 def _thirds(shapes: Sequence[Survivors]) -> list[str]:
-    """The thirds of the layers in which what is removed lies; empty where they have no three equal parts."""
+    """The share removed from each third of the layers; empty if their number is no multiple of three."""
     depth, sentences = shapes[0].depth, list[str]()
     ends = [depth * part // len(THIRDS) for part in range(len(THIRDS) + 1)]
     for name in shapes[0].parts if depth % len(THIRDS) == 0 else ():
@@ -229,31 +229,31 @@ def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
 
 
 def where_stopped(outcomes: Sequence[Outcome]) -> str:
-    """For every task, where the search that is shown stopped, or its rule would have, and the other seeds'."""
+    """A sentence per task: where the searches stopped, or their rule would have."""
     sentences = []
     for task in dict.fromkeys(one.unit.task for one in outcomes):
         own = [one for one in outcomes if one.unit.task == task and one.unit.repeat == 0]
         traced = [(one, trace) for one in own if (trace := distances(one)) is not None]
         found = [trace for _, trace in traced]
-        on = any(trace.rule == "fixed" for trace in found)  # searches that their rule does not stop
+        fixed = any(trace.rule == "fixed" for trace in found)  # searches that their rule does not stop
         ends = sorted(trace.points[point] for trace in found if (point := _marked(trace)) is not None)
         if found:
-            never = " The paper's rule would not have stopped it by then." if on and found[0].rule_at is None else ""
+            never = " The paper's rule would not have stopped it by then." if fixed and found[0].rule_at is None else ""
             sentences.append(f"{task_title(task)}:{stopped(found[0])}{never}")
         if len(ends) > 1:
             same = f"at epoch {ends[0]:.2f} each time"
             spread = same if ends[0] == ends[-1] else f"between the epochs {ends[0]:.2f} and {ends[-1]:.2f}"
             rule = f"Of {len(found)} seeds the rule would have stopped {len(ends)},"
-            sentences.append(f"{rule if on else f'Over {len(ends)} seeds it was drawn'} {spread}.")
-        sentences += _afterwards([(one, trace) for one, trace in traced if _to_the_end(trace) is not None])
+            sentences.append(f"{rule if fixed else f'Over {len(ends)} seeds it was drawn'} {spread}.")
+        sentences += _afterwards([(one, trace) for one, trace in traced if _before_end(trace) is not None])
     return " ".join(sentences)
 
 
 def _afterwards(found: Sequence[tuple[Outcome, Distances]]) -> list[str]:
-    """How far the masks of searches that went on moved after the rule's point: what the rule is trusted not to miss."""
+    """The change of masks after the rule's point, in searches that continued."""
     parts, lots = [], []
     for group in dict.fromkeys(group for _, trace in found for group in trace.groups):
-        moved = [trace.groups[group][_to_the_end(trace) or 0][-1] for _, trace in found if group in trace.groups]
+        moved = [trace.groups[group][_before_end(trace) or 0][-1] for _, trace in found if group in trace.groups]
         kept = [fmean(shape.parts[group]) for one, _ in found if (shape := survivors(one)) and group in shape.parts]
         parts.append(f"{_ends(moved, 1) if len(moved) > 1 else f'{100 * moved[0]:.1f}'} % of the {group}")
         lots += [mean_percent([by_chance(share, share) for share in kept])] if kept else []
@@ -261,25 +261,25 @@ def _afterwards(found: Sequence[tuple[Outcome, Distances]]) -> list[str]:
     return [f"From there to the end of the search the ticket changes by {listed(parts)}{random}."] if parts else []
 
 
-def _to_the_end(trace: Distances) -> int | None:
-    """The point where the rule would have stopped a search that went on; none at its last point."""
+def _before_end(trace: Distances) -> int | None:
+    """The rule's point in a search that continued; none if it is the last."""
     at = trace.rule_at
     return at if at is not None and at < len(trace.points) - 1 else None
 
 
 def _marked(trace: Distances) -> int | None:
-    """The point that the rule names: where it drew the ticket, or would have stopped a search that went on."""
+    """The rule's point: of the ticket, or of a search that continued where it would have stopped."""
     return trace.rule_at if trace.rule == "fixed" else trace.drawn_at
 
 
 def _neighbours(title: str, found: Sequence[tuple[Outcome, Distances]], group: str) -> Table:
-    """Neighbours' distances: what the rule that stops a search looks at."""
-    rows, on = [], any(trace.rule == "fixed" for _, trace in found)
+    """Distances of neighbouring points, which the stopping rule reads."""
+    rows, fixed = [], any(trace.rule == "fixed" for _, trace in found)
     for one, trace in found:
-        steps, marked, reached = trace.groups[group], _marked(trace), _to_the_end(trace)
+        steps, marked, reached = trace.groups[group], _marked(trace), _before_end(trace)
         drawn = f"{trace.points[marked]:.2f}" if marked is not None else "–"
         near = " ".join(f"{100 * steps[i][i + 1]:.1f}" for i in range(len(steps) - 1))
-        after = ["–" if reached is None else f"{100 * steps[reached][-1]:.1f}"] if on else []
+        after = ["–" if reached is None else f"{100 * steps[reached][-1]:.1f}"] if fixed else []
         rows.append((f"seed {one.unit.seed}", drawn, *after, f"{100 * max(map(max, steps)):.1f}", near))
-    at = ("Rule stops at epoch", "From there to the end, %") if on else ("Drawn at epoch",)
+    at = ("Rule stops at epoch", "From there to the end, %") if fixed else ("Drawn at epoch",)
     return plain_table(title, ("Search", *at, "Largest distance, %", "From each point to the next, %"), rows)

@@ -1,10 +1,10 @@
 """One job from its name to its outcome, and the process of its own that makes it.
 
 Search, training and attacks are stages of one store, which jobs share. The outcome is written when the model is trained and again after
-every attack, so that whatever ends the process, what is there is whole. All attacks of an outcome are on one model: where that model is gone
-and training again gave another (on a GPU it may), they are run anew, and the outcome that was there stays until they are through.
+every attack, so that it is complete whenever the process ends. All attacks of an outcome are on one model: where that model is gone
+and training again gave another (on a GPU it may), they are run again, and the earlier outcome stays until they are done.
 
-The process gets its request as JSON on standard input and ends when the process that started it does, however that ends. Why a job failed
+The process gets its request as JSON on standard input and ends when the process that started it does, however that ends. The reason of a failure
 is written to ``failures/<id>.json`` in the store.
 """
 
@@ -49,8 +49,8 @@ OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "mod
 class Request:
     """One job, and where everything lies. ``processes`` share the device.
 
-    ``search_only``: the ticket is enough.
-    ``drop_models``: the trained model goes once it is attacked; a later attack trains anew.
+    ``search_only``: only the ticket is made.
+    ``drop_models``: delete the trained model after the attacks; a later attack trains it again.
     """
 
     unit: Job
@@ -92,7 +92,7 @@ def run_job(request: Request) -> Outcome:
 
 
 def found(unit: Job, results: Path) -> Outcome | None:
-    """What there is of the job."""
+    """The outcome of the job, if there is one."""
     path = outcome.place(results, unit)
     return outcome.read(path) if path.is_file() else None
 
@@ -127,7 +127,7 @@ def check_same(known: Outcome, recipe: Recipe, request: Request) -> None:
     if differs:
         name, before, now = differs
         message = f"there is a result with other settings: {name} {before!r} there, {now!r} now"
-        hint = f"move {file} out of the results to run it anew, or take back the change"
+        hint = f"move {file} out of the results to run it again, or undo the change"
         raise TicketsError(message, hint=hint, code="worker.other_settings")
 
 
@@ -151,10 +151,12 @@ def _make(request: Request, recipe: Recipe, known: Outcome | None) -> Outcome:
         config = {**current.config, "attacks": known.config.get("attacks", {})}
         current = replace(current, attacks=known.attacks, config=config)
     elif known is not None and known.attacks:
-        say(f"{unit.id} is another model than the one that was attacked: its attacks are run anew")
+        say(f"{unit.id} is another model than the one that was attacked: its attacks are run again")
         named = {attack.name for attack in attacks}
         others = [one for one in protocol.attacks(unit.task, GROUPS, unit.flavour) if one.name not in named]
-        attacks += [one for one in others if known.attacked(one.name)]  # one that is no more goes with its model
+        attacks += [
+            one for one in others if known.attacked(one.name)
+        ]  # an attack that the protocol no longer has is dropped
         recipe = recipe_of(unit, attacks, request.paths)
         results.owed = {attack.name for attack in attacks if known.attacked(attack.name)}
     results.write(current)
@@ -182,7 +184,9 @@ class _Results:
         self.paths = {name: path for name, path in vars(request.paths).items() if isinstance(path, Path)}
         self.ids: dict[str, Sequence[str]] = {}
         self.ticket: Ticket | None = None  # to lie beside the outcome
-        self.owed: set[str] = set()  # attacks of an outcome of another model, which is not written over with less
+        self.owed: set[str] = (
+            set()
+        )  # attacks of an outcome of another model, which is not overwritten by one with fewer
 
     def begun(
         self,
@@ -295,7 +299,7 @@ def main() -> int:
 
 
 def write_failure(request: Request, problem: BaseException) -> str:
-    """Write down why a job failed; the message, with what to do."""
+    """Write why a job failed to its file; return the message with its hint."""
     known = isinstance(problem, TicketsError)
     message = str(problem) if known else f"{type(problem).__name__}: {problem}"  # never empty
     lines = [] if known else traceback.format_exception(problem)

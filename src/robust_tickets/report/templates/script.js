@@ -13,7 +13,7 @@ for (const form of document.querySelectorAll("form.filters")) {
   const part = form.parentElement;
   const turner = part.querySelector(".turner");
   const [back, on] = turner.querySelectorAll("button");
-  const told = turner.querySelector("output");
+  const status = turner.querySelector("output");
   const list = part.querySelector(".cases");
   const cards = [...list.querySelectorAll(".case")].map((node) => ({
     node,
@@ -34,7 +34,7 @@ for (const form of document.querySelectorAll("form.filters")) {
     for (const card of shown) card.node.hidden = false;
     const first = page * PAGE + 1, all = cards.length;
     const of = fitting.length === all ? `${all} texts` : `${fitting.length} that fit, of ${all} texts`;
-    told.textContent = fitting.length ? `${first} to ${first + shown.length - 1} of ${of}` : `none of ${all} texts fits`;
+    status.textContent = fitting.length ? `${first} to ${first + shown.length - 1} of ${of}` : `none of ${all} texts fits`;
     back.disabled = page === 0;
     on.disabled = (page + 1) * PAGE >= fitting.length;
   };
@@ -58,7 +58,7 @@ for (const form of document.querySelectorAll("form.filters")) {
   let waiting = 0;
   form.addEventListener("input", () => {
     clearTimeout(waiting);
-    waiting = setTimeout(choose, 80); // typing goes on meanwhile
+    waiting = setTimeout(choose, 80); // more may be typed meanwhile
   });
   form.addEventListener("reset", () => setTimeout(choose)); // the fields are reset after this event
   form.addEventListener("submit", (event) => event.preventDefault());

@@ -2,10 +2,10 @@
 for (const table of document.querySelectorAll("table.board")) {
   const body = table.tBodies[0];
   const heads = [...table.tHead.rows[0].cells];
-  const told = document.createElement("output");
-  told.className = "unseen";
-  told.setAttribute("aria-live", "polite");
-  table.parentElement.after(told);
+  const status = document.createElement("output");
+  status.className = "unseen";
+  status.setAttribute("aria-live", "polite");
+  table.parentElement.after(status);
   const value = (row, place) => {
     const data = row.cells[place].querySelector("data");
     return data ? Number(data.value) : null;
@@ -22,7 +22,7 @@ for (const table of document.querySelectorAll("table.board")) {
     body.replaceChildren(...rows);
     for (const head of heads) head.removeAttribute("aria-sort");
     heads[place].setAttribute("aria-sort", direction);
-    told.textContent = `sorted by ${heads[place].textContent.trim()}, ${direction}`;
+    status.textContent = `sorted by ${heads[place].textContent.trim()}, ${direction}`;
   };
   heads.forEach((head, place) => {
     if (!head.dataset.sort) return;
