@@ -11,7 +11,7 @@ from robust_tickets.reproduce.figures import Drawn
 
 Mark = tuple[str, str, tuple[tuple[float, float], ...]]  # element, colour and fill, corners around the middle
 Corners = list[tuple[float, float]]
-_LOOK = re.compile(r"\b(arm\d (?:solid|hollow))$")
+_LOOK = re.compile(r"\b(arm\d (?:solid|outline))$")
 _STEP = re.compile(r"([Mhvl])([-.\d ]+)")
 _NUMBER = re.compile(r"-?(?:\d+\.\d+|\.\d+|\d+)")
 

@@ -58,7 +58,7 @@ def test_an_interval_that_leaves_its_drawing_ends_in_an_arrow() -> None:
         few = judging.arm("earlyrobust", {"textfooler-real": counts})
         drawn = str(answer(family("A"), judge("A", [*base, *few])))
         assert drawn.count("<polygon") == arrows
-        assert ("ends in an arrow, it goes on." in drawn) == bool(arrows)
+        assert ("An arrow marks an interval that is cut there." in drawn) == bool(arrows)
 
 
 def test_intervals_of_two_runs_are_not_shown(tmp_path: Path) -> None:

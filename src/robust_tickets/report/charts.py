@@ -69,7 +69,7 @@ class Scale:
     end: float
 
     def __call__(self, value: float) -> float:
-        """Rounded far below what is drawn: last bits differ between computers."""
+        """Rounded, so that it is equal on every computer."""
         return round(self.start + (value - self.low) / ((self.high - self.low) or 1) * (self.end - self.start), 6)
 
     def inside(self, value: float) -> float:
@@ -100,15 +100,15 @@ def look(index: int) -> tuple[int, int, bool]:
 
 
 def marker(x: float, y: float, index: int, size: float = 7, outline: bool | None = None) -> Markup:
-    """A point of arm ``index``, as it looks in every figure: colour is never the only sign.
+    """A point of arm ``index`` with its colour, shape and fill.
 
-    ``outline`` is for a figure in which that says something else.
+    ``outline`` overrides the fill, for figures where it means something else.
     """
     return _shape(x, y, index, size, _filled(index, outline))
 
 
 def markers(across: Sequence[float], y: float, index: int, size: float, kind: str = "") -> list[Markup]:
-    """Points of arm ``index`` beside one another: what all of them look like is written once, around them."""
+    """Points of arm ``index`` in one group that has their style."""
     if not across:
         return []
     return [group(*(_shape(x, y, index, size) for x in across), kind=f"{kind} {_filled(index)}".strip())]
@@ -136,7 +136,7 @@ def _shape(x: float, y: float, index: int, size: float, kind: str | None = None)
 
 
 def outline(corners: Sequence[tuple[float, float]]) -> str:
-    """A closed path with corners of one decimal, from each to the next by how far it is."""
+    """A closed path in relative steps with one decimal."""
     tenths = [(round(10 * round(x, 1)), round(10 * round(y, 1))) for x, y in corners]
     steps = [f"M{_tenth(tenths[0][0])} {_tenth(tenths[0][1])}"]
     for (x, y), (to_x, to_y) in pairwise(tenths):
@@ -282,7 +282,7 @@ def difference(value: float, interval: Interval | None, margin: float, reach: fl
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """What an axis says and where it has ticks, each a place on its scale with its words."""
+    """An axis: its title, scale and labelled ticks."""
 
     name: str
     low: float
@@ -444,7 +444,7 @@ def lines(series: Sequence[Series], x: Axis, y: Axis, *, alt: str) -> Markup:
 
 
 def _bands(one: Series, across: Scale, up: Scale) -> list[Markup]:
-    """Over neighbours that both have an interval; a lone one gets a bar of its own."""
+    """Bands over neighbouring points with intervals; a bar for a single one."""
     stretches: list[list[tuple[float, float, float]]] = [[]]
     for a, ends in zip(one.x, one.bands, strict=False):
         if ends is None:
@@ -516,7 +516,7 @@ CELL, GAP, ROW, BAR = 12, 3, 19, 76  # of bars and squares
 
 @dataclass(frozen=True, kw_only=True)
 class Layer:
-    """A row of ``bars``: shares from 0 to 1 as bars, with the reach of what they are the mean of, and as squares."""
+    """A row of ``bars``: shares from 0 to 1 as bars, with their lowest and highest values, and as squares."""
 
     title: str
     summary: str
@@ -587,7 +587,7 @@ def heat_map(of: Heat, *, alt: str) -> Markup:
         parts.append(label(left - 7, top + side - (at + 0.5) * size + 4, of.names[at], "end", "tick"))
     if of.mark is not None:
         x = left + (of.mark[0] + 0.5) * size
-        early = x < left + side / 2  # leaves the title its room
+        early = x < left + side / 2  # keeps clear of the title
         place = (x - 4, "start") if early else (min(x + 4, left + side), "end")
         parts.append(line(x, top - 5, x, top + side, "stop"))
         parts.append(label(place[0], top - 10, of.mark[1], place[1], "stop-word"))

@@ -21,7 +21,7 @@ PARTS = {"attention": "attention", "feedforward": "feed-forward"}
 CURVES = 8  # in one drawing; with more, one drawing an attack
 PLACES = 160  # along the axis at which a curve is known
 BINS = 8  # of a histogram, in a factor of ten
-ROWS = 16  # of a histogram; more would be no figure any more
+ROWS = 16  # of a histogram
 POINTS = 48  # of a heat map; a longer search is thinned evenly
 
 
@@ -36,7 +36,7 @@ def glance(run: Run, attack: str) -> Markup | None:
                 charts.Dot(
                     index=i,
                     title=arm.title,
-                    start=found.clean,  # of the same texts: a fall from the whole split's accuracy would mix two populations
+                    start=found.clean,  # of the same texts, not of the whole split
                     end=found.aua,
                     interval=found.intervals.get("aua"),
                     summary=summary,
@@ -68,7 +68,7 @@ def scatter(run: Run, attack: str) -> Markup | None:
                     summary=summary,
                 )
             )
-    if len(points) < 2:  # one point is against nothing, and the first figure has it
+    if len(points) < 2:  # one point has nothing to compare with
         return None
     title = run.attack_titles[attack]
     alt = f"Accuracy on the attacked texts before the attack against that under {title}. "
@@ -135,7 +135,7 @@ class Curve:
 
 
 def curves(run: Run, key: str) -> list[Curve]:
-    """One attack on every arm that it asked anything."""
+    """One attack on every arm that it queried."""
     many, found = len(run.attack_keys) > 1, []
     for i, arm in enumerate(run.arms):
         attack = arm.attack(key)

@@ -1,4 +1,4 @@
-"""Numbers as a reader wants them, with their unit, and a dash where there is none; lists of words."""
+"""Numbers with their unit, a dash where there is none, and lists of words."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def span(interval: Sequence[float] | None) -> str:
 
 
 def brief(interval: Sequence[float] | None) -> str:
-    """The same for a narrow column; not with a dash where that could be a minus."""
+    """An interval for a narrow column; with a dash unless it could be read as a minus."""
     if interval is None:
         return ""
     return (
@@ -84,7 +84,7 @@ def hours(value: float) -> str:
 
 
 def exact(value: float) -> float:
-    """A value for machines; the last digits of a mean may differ from one computer to another, a page may not."""
+    """A rounded value for machines, equal on every computer."""
     return round(value, 6)
 
 
@@ -101,7 +101,7 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 
 def merged(texts: Iterable[str]) -> tuple[str, ...]:
-    """Each text once; those that differ in numbers alone become one, with the numbers' ranges."""
+    """Each text once; those that differ only in numbers become one, with ranges."""
     groups: dict[tuple[str, ...], list[list[str]]] = {}
     for text in texts:
         groups.setdefault(tuple(_NUMBER.split(text)), []).append(_NUMBER.findall(text))
@@ -114,5 +114,5 @@ def merged(texts: Iterable[str]) -> tuple[str, ...]:
 
 
 def numberless(text: str) -> str:
-    """What two texts share that ``merged`` makes one."""
+    """The text without its numbers, by which ``merged`` groups."""
     return _NUMBER.sub("0", text)

@@ -58,7 +58,7 @@ MACROS: Any = ENVIRONMENT.get_template("macros.html.j2").module
 def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> Path:
     """Write the report of run and attack folders to ``path``; attack folders share one part of the page.
 
-    What of them could not be read stands on the page and is warned of: the page is there all the same, without it.
+    Parts that cannot be read are left out, with a note on the page and a warning.
     """
     folders = [runs] if isinstance(runs, str | Path) else list(runs)
     if not folders:
@@ -75,7 +75,7 @@ def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> P
 
 
 def read_folders(folders: Sequence[str | Path]) -> list[Run]:
-    """What is in run folders, in their order, and then in all attack folders together."""
+    """The runs of run folders, then one of all attack folders together."""
     lone = [Path(folder) for folder in folders if is_attack(folder)]
     runs = [read_run(folder, hashes=True) for folder in folders if not is_attack(folder)]
     return [*runs, read_attacks(lone, hashes=True)] if lone else runs
@@ -86,7 +86,7 @@ def is_attack(folder: str | Path) -> bool:
 
 
 def _once(folders: Sequence[str | Path]) -> list[str | Path]:
-    """Each folder once, by the place it is at: one beside itself would be a comparison without a difference."""
+    """Each folder once, by its resolved path."""
     found: dict[Path, str | Path] = {}
     for folder in folders:
         if (place := Path(folder).resolve()) in found:
@@ -110,7 +110,7 @@ def document(
     template: str, title: str, *, environment: Environment = ENVIRONMENT, styles: Sequence[tuple[str, str]] = (STYLE,),
     scripts: Sequence[tuple[str, str]] = (SCRIPT,), **context: Any,
 ) -> str:  # fmt: skip
-    """An HTML file that stands alone; ``template`` extends base.html.j2."""
+    """A self-contained HTML file; ``template`` extends base.html.j2."""
     style, script = (
         "\n".join((files(package) / "templates" / name).read_text("utf-8") for package, name in found)
         for found in (styles, scripts)
@@ -125,7 +125,7 @@ def _hash(text: str) -> str:
 
 
 def _view(run: Run, key: str, level: str) -> dict[str, Any]:
-    """Everything that the template shows of one run."""
+    """The template's values of one run."""
     below = {"h1": "h2", "h2": "h3"}[level]
     attacks: tuple[str | None, ...] = run.attack_keys or (None,)
     parts: list[dict[str, Any]] = [
@@ -170,7 +170,7 @@ def _view(run: Run, key: str, level: str) -> dict[str, Any]:
         "figures": figures,
         "origins": any(arm.branch for arm in run.arms),
         "layers": [one for i, arm in enumerate(run.arms) if (one := layers(arm, i)) is not None],
-        "what_layers_show": _what_is_shown(run),
+        "what_layers_show": _layers_legend(run),
         "heat": [one for arm in _searches(run) if (one := heat(arm)) is not None],
         "texts": _texts(run),
         "left_out": bad,
@@ -188,13 +188,13 @@ def _some(figure: Any) -> list[Any]:
 
 
 def _legend(tables: Sequence[Sequence[Column]]) -> list[Column]:
-    """Every column of a run's tables, explained in sight: hovering needs a mouse."""
+    """The columns of a run's tables, to explain below them: tooltips need a mouse."""
     shown = {column.key for columns in tables for column in columns}
     return [column for column in COLUMNS if column.key in shown]
 
 
 def _facts_line(run: Run) -> str:
-    """One quiet line: what was trained on what, and attacked where."""
+    """A line on the task, the model, the attacked split and the device."""
     rows = run.task.get("train_rows")
     parts = [
         str(run.task.get("name") or ""),
@@ -207,22 +207,22 @@ def _facts_line(run: Run) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _what_is_shown(run: Run) -> str:
-    """What the figures of the layers mean, for the kinds of tickets that are there."""
+def _layers_legend(run: Run) -> str:
+    """A legend of the figures of layers, for the kinds of tickets of the run."""
     shapes = [arm.shape for arm in run.arms if arm.shape is not None]
     sentences = []
     if any(shape.heads for shape in shapes):
-        sentences.append("Filled squares are heads that stay; the bar is the share of neurons that stay.")
+        sentences.append("Filled squares are kept heads; the bar is the share of kept neurons.")
     if any(shape.weights for shape in shapes):
         sentences.append(
-            "A ticket of single weights has two bars: the share of weights that stay in attention and in the feed-forward part."
+            "A ticket of single weights has two bars: the share of weights kept in attention and in the feed-forward part."
         )
-        sentences.append("It brings no speed: the others are zeros that are multiplied all the same.")
+        sentences.append("It brings no speed: the others are zeros that are still multiplied.")
     return " ".join([*sentences, "Layer 1 is nearest the words."])
 
 
 def _searches(run: Run) -> list[Arm]:
-    """One arm for each search, under the titles of all arms that share it."""
+    """One arm a search, titled by all arms that share it."""
     found: list[Arm] = []
     for arm in run.arms:
         same = next(
@@ -235,14 +235,11 @@ def _searches(run: Run) -> list[Arm]:
     return found
 
 
-# --- the attacked texts: all are in the page, which needs no script to be read; the script turns pages
+# --- the attacked texts: all are in the page; the script shows them page by page
 
 
 def _texts(run: Run) -> dict[str, Any] | None:
-    """Of each attack, those on which the arms differ come first, each group in the order of the attack set.
-
-    A cap on their number and on their size keeps a page of 100,000 examples or of long reviews one that a browser opens at once.
-    """
+    """The attacked texts, those on which the arms differ first; their number and size are limited for the browser."""
     sentences: list[str] = []
     cards: list[Markup] = []
     labels: dict[str, str] = {}
@@ -254,7 +251,7 @@ def _texts(run: Run) -> dict[str, Any] | None:
             continue
         differ = sum(map(_differ, cases.values()))
         words = f"{len(cases)} texts attacked with {run.attack_titles[key]}"
-        words += f"; the arms fared differently on {differ}. Those come first." if len(run.arms) > 1 else "."
+        words += f"; the arms differ on {differ}. Those come first." if len(run.arms) > 1 else "."
         ordered = sorted(
             cases.items(), key=lambda case: (not _differ(case[1]), all(e.status == "skipped" for _, e in case[1]))
         )
@@ -281,7 +278,7 @@ def _texts(run: Run) -> dict[str, Any] | None:
 
 
 def _cases(run: Run, attack: str) -> dict[str, list[tuple[int, Example]]]:
-    """Every example under one attack, as each arm met it: the arm's number and the outcome."""
+    """The results of every example under one attack, each with its arm's number."""
     found: dict[str, list[tuple[int, Example]]] = {}
     for i, arm in enumerate(run.arms):
         result = arm.attack(attack)
@@ -295,7 +292,7 @@ def _differ(outcomes: Sequence[tuple[int, Example]]) -> bool:
 
 
 def _value(label: object) -> str:
-    """A label as a filter's value; never empty, which stands for any."""
+    """A label as a filter's value, never empty, which means any."""
     return f"={label}"
 
 
@@ -387,7 +384,7 @@ def _again(run: Run) -> dict[str, Any]:
 
 
 def _rows(facts: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """What is known of each, as words."""
+    """The known facts of each title as texts."""
     found = []
     for title, values in facts:
         known = {key: value for key, value in values.items() if value not in (None, "", [], {})}

@@ -202,7 +202,7 @@ class Run:
 
 
 def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
-    """Everything the report shows of one run; with ``hashes`` also those of its files."""
+    """Read a run folder; with ``hashes`` also those of its files."""
     folder = Path(folder)
     if not (folder / "arms.json").is_file():
         raise no_result(folder)
@@ -240,7 +240,7 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
 
 
 def _hashes(folder: Path, entries: list[Mapping[str, Any]]) -> dict[str, str]:
-    """sha256 of what the page is made from. Not of the page itself, nor of the manifest, which is written after it."""
+    """sha256 of the files that the page is made from."""
     found = {
         name: entry["sha256"] for name, entry in listing(folder, [n for n in RUN_FILES if n != "report.html"]).items()
     }
@@ -278,7 +278,7 @@ def _arm(folder: Path, entry: Mapping[str, Any], notes: list[str]) -> Arm:
 
 
 def _search_seconds(folder: Path) -> float | None:
-    """How long a search took: its cost.json, or else the last line of its metrics that says so."""
+    """How long a search took: from cost.json, or else the last line of its metrics with a time."""
     known = number(optional(folder / "cost.json", []).get("search_seconds"))
     if known is not None or not (folder / "metrics.jsonl").is_file():
         return known
@@ -338,7 +338,7 @@ def _distances(folder: Path, notes: list[str]) -> Distances | None:
 
 
 def distances_of(found: Mapping[str, Any]) -> Distances:
-    """What a search wrote of its masks; another error than ours where it is no such thing."""
+    """The mask distances of a search; ValueError, KeyError or TypeError if malformed."""
     points = tuple(finite(p.get("epoch", i) if isinstance(p, Mapping) else p) for i, p in enumerate(found["points"]))
     names = [name for name in ("heads", "neurons") if name in found]
     groups = {name: tuple(tuple(map(finite, row)) for row in found[name]) for name in names}
@@ -377,14 +377,14 @@ ATTACK_FILES = ("result.json", "examples.jsonl")
 
 
 def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
-    """One run of all the folders; the first one's victim is what the others are compared with."""
+    """One run of all attack folders; the first folder's victim is the baseline."""
     notes: list[str] = []
     found = [(folder, _read_lone(folder, notes)) for folder in folders]
     by_victim: dict[Victim, list[tuple[Path, Attack]]] = {}
     for folder, attack in found:
         model = mapping(attack.about.get("model"))
         victim = (str(model.get("identity", "?")), str(model.get("digest", "")), 0)
-        # attacked in the same way twice: two functions of one name, say
+        # the same attack twice, as on two functions of one name
         while any(other.plan == attack.plan for _, other in by_victim.get(victim, ())):
             victim = (*victim[:2], victim[2] + 1)
         by_victim.setdefault(victim, []).append((folder, attack))
@@ -452,7 +452,7 @@ def _victim(title: str, attacks: Sequence[Attack]) -> Arm:
 
 
 def _victim_titles(victims: Mapping[Victim, Sequence[tuple[Path, Attack]]]) -> dict[Victim, str]:
-    """The victim's own name, with the attack's folder or a number behind it where two are called the same."""
+    """Titles of victims by name, with the attack's folder where two share a name."""
     plain = {victim: victim[0].removeprefix("callable:").rstrip("/") for victim in victims}
     short = {victim: name.rpartition("/")[2] or victim[0] for victim, name in plain.items()}
     titles: dict[Victim, str] = {}
@@ -473,7 +473,6 @@ def _attack_hashes(folders: Sequence[Path]) -> dict[str, str]:
     }
 
 
-# as their papers write them
 TITLES = {"pwws": "PWWS", "textfooler": "TextFooler", "textbugger": "TextBugger", "bertattack": "BERT-Attack"}
 
 
@@ -487,7 +486,7 @@ def keyed(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], dict[str, str]]:
         attacks = []
         for attack in arm.attacks:
             name = attack.name.lower()
-            # without a plan, its place among the arm's attacks of that name: a run makes its attacks in one order on every arm
+            # without a plan, the attack's number among those of its name: every arm has them in one order
             same = f"{name}\0{json.dumps(attack.plan, sort_keys=True) if attack.plan else ''}"
             seen[same] += 1
             same += f"\0{seen[same]}"
@@ -621,7 +620,7 @@ def _flag(flag: Any) -> str:
 
 
 def tables_of(search: Path | None, train: Path | None, notes: list[str]) -> tuple[WordTable, ...]:
-    """What the files of an arm's stages say; nothing where no adversary used a table."""
+    """The word tables of an arm's adversaries, from the files of its stages."""
     found: list[tuple[str, Mapping[str, Any], Any, Mapping[str, Any]]] = []
     if search is not None:
         key = mapping(optional(search / "stage.json", []).get("key"))
@@ -645,7 +644,7 @@ def tables_of(search: Path | None, train: Path | None, notes: list[str]) -> tupl
 
 
 def by_layer(family: str, weights: Iterable[tuple[str, int, int]]) -> tuple[Counts, ...]:
-    """Matrices by name, with what is kept of how many, added up by layer and part; the pooler is no layer."""
+    """Kept and all weights by layer and part, summed over matrices; without the pooler."""
     layout, found = layout_of(SimpleNamespace(model_type=family)), dict[int, dict[str, tuple[int, int]]]()
     for name, kept, of in weights:
         if (place := layout.place_of(name)) is not None:
@@ -656,7 +655,7 @@ def by_layer(family: str, weights: Iterable[tuple[str, int, int]]) -> tuple[Coun
 
 
 def no_result(folder: Path) -> TicketsError:
-    """Why there is nothing to report of ``folder``, which has no arms.json and no result.json."""
+    """The error for a folder without arms.json and result.json."""
     if (folder / PART).is_file():
         with open(folder / PART, "rb") as lines:
             done = sum(line.endswith(b"\n") for line in lines)
@@ -682,7 +681,7 @@ def no_result(folder: Path) -> TicketsError:
 
 
 def _of_a_run(config: Path) -> bool:
-    """Whether it is a run's: models have a file of that name too."""
+    """Whether it is a run's config.json, not a model's."""
     try:
         return "recipe" in read_json(config)
     except (TicketsError, TypeError):
@@ -695,7 +694,7 @@ def inside(folder: Path, path: Any, notes: list[str]) -> Path | None:
     try:
         inner = within(folder, str(path))
     except TicketsError:
-        notes.append(f"arms.json names {path}, which lies outside the run folder: left out")
+        notes.append(f"arms.json names {path}, which is outside the run folder: left out")
         return None
     if not inner.is_dir():
         notes.append(f"{path} is missing")
@@ -704,7 +703,7 @@ def inside(folder: Path, path: Any, notes: list[str]) -> Path | None:
 
 
 def optional(path: Path, notes: list[str]) -> Mapping[str, Any]:
-    """The object in a file that may be missing or damaged; a note says so."""
+    """The object in a file; a note if it is missing or damaged."""
     try:
         found = read_json(path)
     except TicketsError as problem:
@@ -732,7 +731,7 @@ def interval(value: Any) -> Interval | None:
 
 
 def percent_interval(value: float | None, n: float | None) -> Interval | None:
-    """A percentage of ``n`` with its interval, where the file gives none."""
+    """The Wilson interval of a percentage of ``n``."""
     if value is None or not n:
         return None
     low, high = wilson(min(int(n), max(0, round(value * n / 100))), int(n))

@@ -1,6 +1,6 @@
 """Two texts side by side in one: changed words marked, and of a long text only the sentences around them.
 
-The marks come from comparing the two texts word by word, not from what an attack says it changed: the page shows what is there.
+The marks come from comparing the two texts word by word, not from the attack's own list of changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Sentence:
 
 @dataclass(frozen=True)
 class Piece:
-    """A stretch of a marked text; with ``fold``, the words under which it is folded away."""
+    """A stretch of a marked text; ``fold``: the label under which it is folded away."""
 
     parts: list[Marked]
     fold: str = ""
@@ -49,14 +49,14 @@ def marked(before: str, after: str) -> list[Piece]:
 
 
 def folded(before: str, after: str) -> list[Piece]:
-    """``marked``, but what lies away from the changes of a long text is folded away."""
+    """``marked``, with unchanged sentences of a long text folded away."""
     found = list(sentences(before, after))
     near = {k for i, sentence in enumerate(found) if sentence.changed for k in range(i - CONTEXT, i + CONTEXT + 1)}
     return _pieces(found, near, "unchanged", len(after))
 
 
 def opening(text: str) -> list[Piece]:
-    """A text, of a long one the beginning with the rest folded away."""
+    """A text; of a long one only the beginning is unfolded."""
     return _pieces(list(sentences(text, text)), {0, 1}, "more", len(text))
 
 
@@ -83,7 +83,7 @@ def _piece(found: Sequence[Sentence], fold: str = "") -> Piece:
 
 
 def sentences(before: str, after: str) -> Iterator[Sentence]:
-    """Both texts cut at the ends of sentences; a cut lies only where they agree."""
+    """Both texts cut at the ends of sentences; cuts are only where they agree."""
     current, last = Sentence(), ""
     for same, old, new in _runs(_WORDS.findall(before), _WORDS.findall(after)):
         if not same:

@@ -69,7 +69,7 @@ def compare(arm: Arm, other: Arm, attack: str) -> Comparison | None:
     first, second = arm.attack(attack), other.attack(attack)
     if first is None or second is None:
         return None
-    a, b = _held(first), _held(second)
+    a, b = _robust(first), _robust(second)
     shared = sorted(a.keys() & b.keys())
     if not shared:
         return None
@@ -113,14 +113,12 @@ def contest(run: Run, attack: str | None) -> Contest:
     )
 
 
-def _held(attack: Attack) -> dict[str, bool]:
-    """Whether each example was right and stayed right; one that was wrong before, or whose attack failed, counts as fallen, one whose clean
-    text was not answered not at all.
-    """
+def _robust(attack: Attack) -> dict[str, bool]:
+    """Whether each example is still right under attack; examples with an error are left out."""
     return {example.id: example.status == FAILED for example in attack.examples if example.status != ERROR}
 
 
-MOST = 1  # sentences on pairs without the best arm: a page of eight arms would have 21
+MOST = 1  # sentences on pairs without the best arm
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,14 +137,14 @@ def verdicts(run: Run) -> list[Verdict]:
 
 
 def verdict(run: Run, attack: str) -> Verdict:
-    """The arms that are not degenerate, compared; before that, flags and the arms that are."""
-    found = _of_meaningful_arms(run, attack)
+    """Flags, degenerate arms, and the comparison of the other arms."""
+    found = _without_degenerate(run, attack)
     flagged = [(arm, flag) for arm in run.arms if (one := arm.attack(attack)) for flag in one.before]
     flags = dict.fromkeys(f"{arm.title}: {flag}." for arm, flag in flagged)
     return replace(found, headline=" ".join([*flags, found.headline]))
 
 
-def _of_meaningful_arms(run: Run, attack: str) -> Verdict:
+def _without_degenerate(run: Run, attack: str) -> Verdict:
     empty = [arm for arm in run.arms if degenerate(arm, attack)]
     if not empty:
         return _compared(run, attack, run.arms)
@@ -240,7 +238,7 @@ def _against(c: Comparison) -> str:
         return f"Against {c.other.title} that is {_numbers(c)}."
     if c.difference == 0:
         return f"Against {c.other.title} there is no difference at all ({_how(c)})."
-    why = "is within noise" if c.p >= ALPHA else "does not stand once adjusted"
+    why = "is within noise" if c.p >= ALPHA else "is not significant once adjusted"
     return f"Against {c.other.title} it is {numbers.points(c.difference)} points, which {why} ({_how(c)})."
 
 
@@ -256,7 +254,7 @@ def _how(c: Comparison) -> str:
 
 
 def costs(run: Run) -> list[str]:
-    """What each ticket gives up and saves, against the baseline."""
+    """Sentences on what each ticket loses and saves against the baseline."""
     base = run.base
     sentences: list[str] = []
     for arm in run.arms:
@@ -310,7 +308,7 @@ def total_seconds(arm: Arm) -> float | None:
 
 
 def warnings(run: Run) -> list[str]:
-    """What a reader must know first: flags, small samples, errors, files that could not be read."""
+    """Warnings on a run: flags, small samples, errors, files that could not be read."""
     sentences: list[str] = []
     for key, title in run.attack_titles.items():
         results = [(arm, found) for arm in run.arms if (found := arm.attack(key)) is not None]
@@ -327,7 +325,7 @@ def warnings(run: Run) -> list[str]:
                     f"{title} on {arm.title}: {found.errors} examples failed with an error and are left out."
                 )
     unconverged = [arm.title for arm in run.arms if arm.distances is not None and not arm.distances.converged]
-    if unconverged:  # arms that share a search share its fault: one sentence
+    if unconverged:  # one sentence, as arms may share a search
         whose = "its ticket was" if len(unconverged) == 1 else "their tickets were"
         sentences.append(
             f"The search for {numbers.listed(unconverged)} did not converge; {whose} drawn at the last point."
@@ -385,7 +383,7 @@ COUNTS = ("n", "precision", "recall")
 
 
 def one_answer(per_class: Sequence[Mapping[str, Any]]) -> str | None:
-    """The class that every row of an evaluation got; none where there were several, or where the file does not say."""
+    """The only class that an evaluation predicted; None for several or an incomplete file."""
     rows = [{key: value for key in COUNTS if (value := number(row.get(key))) is not None} for row in per_class]
     if any(len(row) < len(COUNTS) for row in rows):
         return None
@@ -394,12 +392,12 @@ def one_answer(per_class: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def gives_one_class(arm: Arm) -> bool:
-    """Whether the arm gave all rows of the split it was evaluated on one class."""
+    """Whether the arm predicted one class for all rows that it was evaluated on."""
     return arm.evaluation is not None and one_answer(arm.evaluation.per_class) is not None
 
 
 def degenerate(arm: Arm, attack: str) -> bool:
-    """Whether what ``attack`` found on the arm says nothing; an evaluation, which has more texts, decides."""
+    """Whether the arm predicts one class, by its evaluation or else by the attacked texts."""
     found = arm.attack(attack)
     if found is not None and arm.evaluation is not None and arm.evaluation.per_class:
         return gives_one_class(arm)
@@ -407,7 +405,7 @@ def degenerate(arm: Arm, attack: str) -> bool:
 
 
 def degenerate_sentence(arms: Sequence[Arm], titles: str) -> str:
-    """One sentence on such arms, which ``titles`` lists: what is wrong, what to do, and what not to believe."""
+    """A sentence on degenerate arms: what is wrong and what to do."""
     many = len(arms) > 1
     texts = "every text" if all(map(gives_one_class, arms)) else "every attacked text"
     cure = (
@@ -422,7 +420,7 @@ SHOWN = 8  # characters of a digest
 
 
 def word_table_sentences(run: Run) -> list[str]:
-    """A sentence for every table of every arm, and one where an attack drew from it."""
+    """Sentences on the word tables of all arms and the attacks that use them."""
     return [sentence for arm in run.arms for table in arm.tables for sentence in _word_table_sentences(run, arm, table)]
 
 
@@ -464,7 +462,7 @@ OTHERS = ("aua", "suc")  # of any other flag
 
 
 def cited(run: Run, attack: str | None, arm: Arm) -> dict[str, tuple[int, ...]]:
-    """For each cell that a flag is about, the numbers of the warnings that say so."""
+    """The numbers of the warnings about each cell."""
     found = arm.attack(attack)
     if found is None or attack is None:
         return {}
@@ -513,7 +511,7 @@ def _conditions(found: Attack) -> list[str]:
 
 
 def _subset(found: Attack, task: Mapping[str, Any]) -> str:
-    """How the texts were chosen; a result that does not count them by class has its examples."""
+    """How the texts were chosen, by class."""
     names = [str(name) for name in listed(task.get("labels") or [])]
     counts = [count for count in map(whole, listed(task.get("by_class") or [])) if count is not None]
     if not counts:
