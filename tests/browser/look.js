@@ -95,9 +95,6 @@
       });
       return page > width || out.length ? [`the page is ${page} px wide, the screen ${width}`, ...out.slice(0, 12).map(name)] : [];
     },
-    // links of a menu beyond the screen's edge: a box that scrolls would hold them, but nothing tells a reader that there are more
-    menu: (width) =>
-      all("nav a").filter((node) => node.getBoundingClientRect().right > width + 1 || node.getBoundingClientRect().left < -1).map(name),
     headings() {
       const found = [], levels = all("h1, h2, h3, h4, h5, h6").map((node) => [Number(node.tagName[1]), node]);
       if (levels.filter(([level]) => level === 1).length !== 1) found.push(`${levels.filter(([l]) => l === 1).length} headings of level 1`);
@@ -128,38 +125,6 @@
         (node.getAttribute("role") === "img" && (node.getAttribute("aria-label") || node.querySelector(":scope > title")?.textContent));
       return { asked: drawn.length, found: drawn.filter((node) => !told(node)).map(name) };
     },
-    // words of drawings that are cut off at the edge, or that lie over one another
-    drawings() {
-      const found = [];
-      for (const svg of all("svg").filter((node) => node.checkVisibility())) {
-        const edge = svg.getBoundingClientRect();
-        const words = all("text", svg).filter((node) => node.textContent.trim()).map((node) => [node, node.getBoundingClientRect()]);
-        words.forEach(([node, box], i) => {
-          if (box.left < edge.left - 1 || box.right > edge.right + 1 || box.top < edge.top - 1 || box.bottom > edge.bottom + 1) found.push(`${name(node)} is cut off`);
-          for (const [other, its] of words.slice(0, i)) {
-            const [x, y] = [Math.min(box.right, its.right) - Math.max(box.left, its.left), Math.min(box.bottom, its.bottom) - Math.max(box.top, its.top)];
-            if (x > 3 && y > 4) found.push(`${name(node)} lies over ${name(other)}`); // a line's box is higher than its letters
-          }
-        });
-      }
-      return found;
-    },
-    // names of rows of which a word goes on in the next line
-    broken() {
-      const found = [], range = document.createRange();
-      for (const cell of all("tbody th").filter((node) => node.checkVisibility())) {
-        const walker = document.createTreeWalker(cell, NodeFilter.SHOW_TEXT);
-        while (walker.nextNode()) {
-          for (const word of walker.currentNode.data.matchAll(/[\p{L}\p{N}]+/gu)) {
-            range.setStart(walker.currentNode, word.index);
-            range.setEnd(walker.currentNode, word.index + word[0].length);
-            const lines = new Set([...range.getClientRects()].map((box) => Math.round(box.top)));
-            if (lines.size > 1) found.push(`${name(cell)} breaks ${word[0]}`);
-          }
-        }
-      }
-      return { asked: all("tbody th").length, found };
-    },
     anchors: () =>
       all('a[href^="#"]').filter((node) => !document.getElementById(decodeURIComponent(node.hash.slice(1)))).map((node) => `${node.hash} is nowhere`),
     // where the middle of the first that fits comes to lie, and whether a click there would meet it
@@ -184,26 +149,7 @@
       this.walked = () => ({ unreached: [...waiting].map(name), dull: [...new Set(dull)] });
       return waiting.size;
     },
-    // the first that fits, if its beginning lies under something else or off the screen
-    hidden(selector) {
-      const node = document.querySelector(selector), box = node.getBoundingClientRect();
-      const top = document.elementFromPoint(box.x + 2, box.y + 2);
-      return top !== null && node.contains(top) ? [] : [`${name(node)} lies at ${Math.round(box.y)} px`];
-    },
-    // what has the focus, if all of it lies under something else or off the screen
-    covered() {
-      const node = document.activeElement, boxes = [...node.getClientRects()];
-      const met = (x, y) => {
-        const top = document.elementFromPoint(x, y);
-        return top !== null && (node.contains(top) || top.contains(node)) && (top !== document.body || node === top);
-      };
-      const open = boxes.some((box) => [0.1, 0.5, 0.9].some((i) => [0.2, 0.5, 0.8].some((j) => met(box.x + i * box.width, box.y + j * box.height))));
-      return node === document.body || open ? [] : [name(node)];
-    },
-    unseen: (selector) => all(selector).filter((node) => !seen(node)).map(name),
-    cut: (selector) => all(selector).filter((node) => getComputedStyle(node).overflowX !== "visible").map(name),
     nodes: (selector) => all(selector).length,
-    words: (selector) => all(selector).map((node) => node.textContent.trim()),
     text: () => document.body.innerText,
   };
 })()

@@ -10,7 +10,6 @@ from devtools import Browser, BrowserError, Event
 
 LOOK = Path(__file__).with_name("look.js").read_text("utf-8")
 KEYS = {"Tab": (9, ""), "Enter": (13, "\r"), " ": (32, " "), "Escape": (27, ""), "ArrowDown": (40, "")}
-SHIFT = 8  # DevTools' bit for the key
 NAMED_ROLES = ("button", "link", "combobox", "textbox", "searchbox", "checkbox", "radio", "image")
 PHONE = 600  # pixels below which a page is shown as on a phone
 
@@ -83,31 +82,19 @@ class Tab:
         """Until what was changed is laid out and drawn."""
         self.run("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => done(0))))")
 
-    def press(self, key: str, times: int = 1, shift: bool = False) -> None:
+    def press(self, key: str, times: int = 1) -> None:
         """All presses are sent before their answers are waited for: a page has hundreds of stops."""
         code, text = KEYS[key]
         common = {
             "key": key,
             "code": "Space" if key == " " else key,
             "windowsVirtualKeyCode": code,
-            "modifiers": SHIFT if shift else 0,
         }
         down = {"type": "keyDown" if text else "rawKeyDown", "text": text, **common}
         events = [down, {"type": "keyUp", **common}] * times
         method = "Input.dispatchKeyEvent"
         for number in [self.browser.post(method, event, self.session) for event in events]:
             self.browser.answer(number, method)
-
-    def covered(self, steps: int) -> list[str]:
-        """Backwards by keyboard: stops that cannot be seen when they have the focus."""
-        found: list[str] = []
-        self.look("lay")
-        for _ in range(steps):
-            self.press("Tab", shift=True)
-            if self.look("covered"):
-                self.settle()  # it may be on its way
-                found += self.look("covered")
-        return found
 
     def click(self, selector: str) -> None:
         """With the mouse, in the middle of the first that fits, once it lies still: scrolling lays out what was put off."""

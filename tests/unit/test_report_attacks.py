@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import re
 import shutil
 import time
 from pathlib import Path
@@ -17,18 +16,10 @@ from test_report import parse
 from fake_run import add_plan, make_run
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
-from robust_tickets.report.charts import squeeze
 from robust_tickets.report.figures import budget_curves, curves, query_histogram
 from robust_tickets.report.html import MACROS, read_folders, write_report
 from robust_tickets.report.run_data import read_run
-from robust_tickets.report.text_diff import folded, opening, sentences
-
-LONG = (
-    "I went to see this film last week. The opening is slow. Nothing much happens for twenty minutes! Then the story begins to move. "
-    "Her scenes are the best in the film. The music is fine. The camera is restless, which I did not mind. There is a chase; there is a "
-    "fight. The villain is a cliché. But the ending redeems it: it is great, and quietly moving. I would see it again. My sister did not. "
-    "We agreed on the popcorn, which was as good as popcorn is."
-)
+from robust_tickets.report.text_diff import folded, sentences
 
 
 def lone(tmp_path: Path, *, title: str = "minilm", folder: str = "one", arm: int = 0, **more: object) -> Path:
@@ -71,7 +62,6 @@ def test_a_lone_attack_has_a_page(tmp_path: Path) -> None:
     ):  # fmt: skip
         assert words in text, words
     assert "FLOPs" not in text  # no column without a number
-    assert "by the rules of ta-0.3.4" in page_of(tmp_path, lone(tmp_path, folder="two", compat="ta-0.3.4"))
 
 
 def test_victims_attacked_alike_are_compared(tmp_path: Path) -> None:
@@ -92,35 +82,9 @@ def test_victims_attacked_alike_are_compared(tmp_path: Path) -> None:
     assert [arm.title for arm in run.arms] == ["first (first)", "first (again)"]
 
 
-def test_runs_and_attacks_share_a_page(tmp_path: Path) -> None:
-    text = page_of(tmp_path, [make_run(tmp_path / "r", title="A run"), lone(tmp_path)])
-    assert '<a href="#r1">A run</a>' in text
-    assert '<a href="#r2">PWWS on minilm</a>' in text
-
-
 def test_a_lone_attack_of_another_schema_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TicketsError, match="schema 99"):
         write_report(tmp_path / "r.html", lone(tmp_path, schema=99))
-
-
-def test_every_note_stands_beside_what_it_is_about(tmp_path: Path) -> None:
-    flags = {"flags": ["query budget: at most 50", "odd thing"], "flag_codes": ["query-budget", "new-code"]}
-    text = page_of(tmp_path, lone(tmp_path, **flags))
-    cells = dict(re.findall(r'<td class="number" data-key="(\w+)">(.*?)</td>', text))
-    assert re.findall(r'href="#(r1-note-\d)"', cells["aua"]) == ["r1-note-1", "r1-note-2"]
-    assert re.findall(r'href="#(r1-note-\d)"', cells["queries"]) == ["r1-note-1"]
-    assert "note" not in cells["perturbed"]
-    assert '<li id="r1-note-1">PWWS: query budget: at most 50.</li>' in text
-
-
-def test_examples_that_are_missing_are_told(tmp_path: Path) -> None:
-    folder = lone(tmp_path)
-    path = folder / "examples.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:-3]))
-    assert f"3 of {len(lines)} lines are missing; models are compared without these texts" in page_of(
-        tmp_path, [folder]
-    )
 
 
 def test_the_curve_counts_what_fell(tmp_path: Path) -> None:
@@ -144,30 +108,6 @@ def test_the_curve_counts_what_fell(tmp_path: Path) -> None:
     assert len(budget_curves(run)) == 1
     assert "median" in query_histogram(run)
     add_plan(folder, query_budget=60)
-    assert "A colour is an arm, a kind of line an attack" in budget_curves(read_run(folder))[0]
-
-
-@pytest.mark.parametrize("statuses", ["sss", "eee", "hhh", "t"])
-def test_odd_attacks_do_no_harm(tmp_path: Path, statuses: str) -> None:
-    from fake_run import set_outcomes
-
-    folder = make_run(tmp_path / "r")
-    for arm in range(3):
-        set_outcomes(folder, arm, statuses)
-    parse(write_report(tmp_path / "r.html", folder).read_text("utf-8"))
-
-
-def test_a_long_text_shows_the_sentences_around_a_change() -> None:
-    shown = MACROS.quote(folded(LONG, LONG.replace("cliché", "joke")))
-    open_text = re.sub(r"<details.*?</details>", "", shown)
-    assert "<del>cliché</del> <ins>joke</ins>" in open_text
-    assert "there is a fight." in open_text
-    assert "But the ending" in open_text
-    assert "popcorn" not in open_text
-    assert re.findall(r"<summary>([^<]*)</summary>", shown) == ["7 sentences unchanged", "3 sentences unchanged"]
-    assert "<details" not in MACROS.quote(folded("a short text.", "a brief text."))
-    assert "12 sentences more" not in MACROS.quote(opening("a short text."))
-    assert MACROS.quote(opening(LONG)).count("<details") == 1
 
 
 @settings(max_examples=150)
@@ -186,28 +126,11 @@ def test_huge_texts_stay_small_and_quick() -> None:
     assert time.monotonic() - start < 10
     assert len(shown) < 200_000
     assert len(MACROS.quote(folded("x" * 2_000_000, "y" * 2_000_000))) < 20_000
-    assert "characters left out" in MACROS.quote(folded("x" * 2_000_000, "y" * 2_000_000))
 
 
 def test_the_page_is_capped_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("robust_tickets.report.html.MOST", 40)
     text = page_of(tmp_path, make_run(tmp_path / "r"))
     assert text.count('<article class="case"') == 40
-    assert "40 are shown, examples.jsonl holds all" in text
     monkeypatch.setattr("robust_tickets.report.html.SIZE", 10_000)
     assert page_of(tmp_path, tmp_path / "r").count('<article class="case"') < 20
-
-
-def test_filters_offer_what_there_is(tmp_path: Path) -> None:
-    folder = make_run(tmp_path / "r")
-    text = page_of(tmp_path, folder)
-    assert re.findall(r'<select name="(\w+)"', text) == ["outcome", "arm", "label"]
-    add_plan(folder, query_budget=50)
-    assert re.findall(r'<select name="(\w+)"', page_of(tmp_path, folder)) == ["attack", "outcome", "arm", "label"]
-    assert re.findall(r'<select name="(\w+)"', page_of(tmp_path, lone(tmp_path))) == ["outcome", "label"]
-
-
-def test_squeezed_names_keep_both_ends() -> None:
-    assert squeeze("short", 10) == "short"
-    assert squeeze("a model of a long name (first)", 16) == "a model…(first)"
-    assert all(len(squeeze("x" * 50, most)) <= most for most in range(3, 50))

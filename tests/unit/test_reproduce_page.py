@@ -11,19 +11,16 @@ from pathlib import Path
 import pytest
 
 import judging
-from drawings import marks
-from judging import confirmed
+from calling import tickets
 from outcomes import ARMS, ATTACKS, outcomes
 from robust_tickets.errors import TicketsError
-from robust_tickets.report.charts import Scale, spark, swatch
-from robust_tickets.report.format import merged
+from robust_tickets.report.charts import Scale
+from robust_tickets.report.format import GLUE, merged
 from robust_tickets.reproduce.aggregate import Against, standings
-from robust_tickets.reproduce.answers import answer, reached
-from robust_tickets.reproduce.arms import arms
-from robust_tickets.reproduce.claims import family, judge
-from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.answers import answer
+from robust_tickets.reproduce.claims import family, judge, sentence
+from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all
 from robust_tickets.reproduce.page import board, left_of, make, strip, write_page
-from sweeping import run
 
 
 class Page(HTMLParser):
@@ -138,76 +135,11 @@ def _keyed(shown: str) -> list[float]:
     return [float(value) for cell in cells for value in re.findall(r'<data value="([\d.]+)"', cell)]
 
 
-def test_texts_that_were_wrong_before_are_no_attacks(text: str, found: tuple[Outcome, ...]) -> None:
-    letters = [letter for one in found for attack in one.attacks for letter in attack.statuses]
-    tried = sum(letter in "fs" for letter in letters)
-    assert 0 < tried < len(letters)
-    assert f"<b>{tried:,}</b><span>attacks on texts</span>".replace(",", "\u202f") in text
-
-
-def test_published_numbers_stand_beside_ours_and_the_rest_says_why(text: str) -> None:
-    table = text[text.index('id="ER-T1"') :]
-    assert (
-        '<data value="28.8">28.8</data>' in table[: table.index("</article>")]
-    )  # EarlyRobust on SST-2 under TextFooler, as printed
-    heads = re.findall(r'<th scope="col"[^>]*>([^<]*)<', table[: table.index("</thead>")])
-    assert heads[1:3] == ["clean", "TextFooler, under attack"], "what a phone shows without scrolling"
-    assert heads[-2:] == ["× PGD", "M, encoder"]
-    missing = text[text.index('id="missing"') : text.index('id="runs"')]
-    assert "not run" in missing
-    assert "not run; needs data of IMDB (25,000 training rows)" in missing
-    assert "not run; needs weights of RoBERTa-base and data of QNLI (104,743 training rows)" in missing
-    assert "not run; needs weights of RoBERTa-base</th><td>SST-2" in missing
-    assert ">not run</th><td>SST-2" in missing
-
-
-def test_an_arm_has_one_mark_on_the_whole_page(found: tuple[Outcome, ...]) -> None:
-    """Eight colours and shapes are not enough for the arms there are."""
-    names = list(arms())[:20]
-    base = [one for one in found if one.unit.arm == "finetune"]
-    members = standings([replace(one, unit=replace(one.unit, arm=name)) for name in names for one in base])
-    assert len(members) > 16
-    attack, own = Against(name=ATTACKS[0]), {}
-    for one in members:
-        measured = one.measured("aua", attack)
-        assert measured is not None
-        drawings = (
-            strip([one], attack),
-            spark(measured.values, 0, 100, index=one.place, interval=measured.reach),
-            swatch(one.place),
-        )
-        assert str(drawings[1]).count("arm") == 1 + bool(measured.reach), "how marks look is said once for all runs"
-        (own[one.arm],) = {mark for drawn in drawings for mark in marks(str(drawn))}
-    assert len(set(own.values())) == len(members)
-    assert str(swatch(members[3].place)) in board(members[3].key, members)
-
-
-def test_a_printed_number_with_several_attacks_of_ours_is_counted_once(
-    found: tuple[Outcome, ...], folder: Path, text: str
-) -> None:
-    said = re.search(
-        r"(\d+) of \d+ printed numbers have runs of ours beside them; of (\d+) with five runs or more, under an attack by",
-        text,
-    )
-    assert said is not None
-    attacked = [replace(one.attacks[0], name=f"{ATTACKS[0]}-encoder50") for one in found]
-    more = make(
-        folder, [replace(one, attacks=(*one.attacks, further)) for one, further in zip(found, attacked, strict=True)]
-    )
-    assert "1 constrained" in more
-    assert said[0] in more
-    tile = re.compile(r"<b>(\d+)</b><span>published numbers</span>")
-    assert tile.findall(more) == tile.findall(text)
-    assert "<small>of 1\u202f066, with ours beside them</small>" in text
-
-
 def test_repeats_count_in_no_mean(found: tuple[Outcome, ...]) -> None:
     one = next(one for one in standings(found) if one.arm == "finetune")
     value = one.measured("aua", Against(name=ATTACKS[0]))
-    assert value is not None
     assert (value.n, len(value.runs), one.units) == (5, 7, 5)
     few = standings([outcome for outcome in found if outcome.unit.seed < 2])[0].measured("clean")
-    assert few is not None
     assert few.few
 
 
@@ -250,12 +182,6 @@ def test_one_run_alone_makes_a_page_without_claims(found: tuple[Outcome, ...], f
     assert 'id="board"' in alone
 
 
-def test_a_rehearsal_says_at_the_top_that_it_is_one(found: tuple[Outcome, ...], folder: Path, text: str) -> None:
-    small = replace(found[0], notes=("sst2: 48 of the 67,349 rows of train",))
-    assert f"1 of {len(found)} results is of a part of the data" in make(folder, [small, *found[1:]])
-    assert "of a part of the data" not in text
-
-
 def test_what_is_no_number_is_told_not_shown(folder: Path, found: tuple[Outcome, ...]) -> None:
     for name, value in (("train_seconds", "long"), ("flops_per_example", float("nan"))):
         odd = replace(found[0], cost={**found[0].cost, name: value})
@@ -263,63 +189,16 @@ def test_what_is_no_number_is_told_not_shown(folder: Path, found: tuple[Outcome,
             make(folder, [odd, *found[1:]])
 
 
-def test_an_answer_says_which_claims_are_to_come() -> None:
-    base, far = (80, 84, 88, 90, 98), (110, 114, 118, 120, 128)
-    runs = [*judging.arm("finetune", {"textfooler-real": base}), *judging.arm("earlyrobust", {"textfooler-real": far})]
-    assert "Holm for the 4 claims here (3 of them still to be run); elsewhere" in str(
-        answer(family("A"), judge("A", runs))
-    )
-    few = [one for one in runs if one.unit.seed < 4]
-    assert "No claim has the five runs that it takes." in str(answer(family("A"), judge("A", few)))
-
-
-def test_a_table_s_answer_says_which_claims_count_on_each_task() -> None:
-    counts = {"textfooler-real": (80, 84, 88, 90, 98), "textfooler-substitute": (80, 84, 88, 90, 98)}
-    here = [run for name in ("finetune", "earlyrobust_first") for run in judging.arm(name, counts)]
-    there = [replace(one, unit=replace(one.unit, task="imdb")) for one in here]
-    said = "Holm for the 12 claims of this table on SST-2 (10 of them without five runs a side so far)"
-    assert f"{said}; elsewhere" in str(answer(family("ER-T1"), judge("ER-T1", here)))
-    assert "<small>SST-2, TextFooler, real lists</small>" in str(answer(family("ER-T1"), judge("ER-T1", here)))
-    both = str(answer(family("ER-T1"), judge("ER-T1", [*here, *there])))
-    assert (
-        f"the 12 claims of this table on IMDB (10 of them without five runs a side so far) and {said.removeprefix('Holm for ')};"
-        in both
-    )
-
-
-def test_answers_say_what_the_verdicts_say(text: str) -> None:
-    answers = re.sub(r"<[^>]*>", "", text[text.index('id="answers"') : text.index('id="board"')])
-    assert (
-        "FreeLB-3 against Fine-tuning: 8.3 points more robust under TextFooler (real lists) and 9.2 points more robust under"
-        in answers
-    )
-    assert "3 of 4 claims are undecided." in answers
-    assert "Runs of one seed lie up to 11.2 points apart." in answers
-    assert "adjusted by Holm for the 4 claims here" in answers
-    assert "no sentence encoder" in answers
-
-
 def test_a_verdict_stands_with_its_own_p_and_leads_to_its_runs(found: tuple[Outcome, ...], folder: Path) -> None:
     twin = [replace(one, unit=replace(one.unit, arm="earlyrobust")) for one in found if one.unit.arm == "finetune"]
     same = [one for one in found if one.unit.arm in ("finetune", "random")] + twin
     text = make(folder, same)
     row = re.search(r'<li><p class="name"><b><a href="#(runs-[^"]+-earlyrobust-corrected)".*?</li>', text)
-    assert row is not None
     assert f'id="{row[1]}"' in text
     assert "equivalent" in row[0]
     p = re.search(r"p of ±5 or more (&lt;\u00a0)?(0\.\d+)", row[0])
-    assert p is not None
     assert float(p[2]) < 0.05
-    assert "other texts: " in row[0]
     assert '<dl class="short"><dt>At equal length' in text
-
-
-def test_what_one_arm_says_against_itself_stands_under_its_name(found: tuple[Outcome, ...], folder: Path) -> None:
-    own = [replace(one, notes=("a search of 3 epochs",)) if one.unit.arm == "earlyrobust" else one for one in found]
-    text = make(folder, own)
-    answers = text[text.index('id="answers"') : text.index('id="board"')]
-    assert "<li>EarlyRobust (drawn at the last point): a search of 3 epochs</li>" in answers
-    assert "<li>no sentence encoder</li>" in answers
 
 
 def test_last_bits_of_a_quantile_do_not_show(
@@ -338,21 +217,6 @@ def test_last_bits_of_a_quantile_do_not_show(
     )  # 318.75, which one digit rounds up or down
 
 
-def test_a_figure_leads_to_its_runs(text: str) -> None:
-    shown = text[text.index('id="ER-F5"') :]
-    link = re.search(r'From (\d+) runs of \d+ arms?: <a href="#([^"]+)"', shown)
-    assert link is not None
-    assert f'id="{link[2]}"' in text
-
-
-def test_lengths_are_shown_where_an_arm_has_several(found: tuple[Outcome, ...], folder: Path, text: str) -> None:
-    assert 'id="length"' not in text
-    shown = make(folder, [*found, run("finetune_epochs_25", base="finetune")])
-    section = shown.partition('<section id="length">')[2].partition("</section>")[0]
-    assert "<svg" in section
-    assert 'href="#length"' in shown
-
-
 def test_notes_that_differ_in_numbers_alone_are_one() -> None:
     told = [
         "precision: 3 of 872 differ",
@@ -366,11 +230,14 @@ def test_notes_that_differ_in_numbers_alone_are_one() -> None:
     assert merged([]) == ()
 
 
-def test_the_goals_of_the_chosen_recipe_are_shown(tmp_path: Path) -> None:
-    met = reached(confirmed(), tmp_path, judge("B", confirmed()))
-    assert met is not None
-    assert "5 of 5 goals are reached" in met
-    assert reached([], tmp_path, judge("B", [])) is None
+def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(TicketsError, match="no results"):
+        write_page(tmp_path / "page.html", tmp_path)
+
+
+def test_the_page_is_written_where_asked(tmp_path: Path) -> None:
+    few = outcomes(tmp_path / "few", arms=("finetune",), seeds=1, repeats=1)
+    assert write_page(tmp_path / "page.html", few).read_text("utf-8") == make(few, read_all(few))
 
 
 def test_what_is_left_shrinks_with_what_was_run(found: tuple[Outcome, ...]) -> None:
@@ -384,11 +251,70 @@ def test_what_is_left_shrinks_with_what_was_run(found: tuple[Outcome, ...]) -> N
     assert nothing["sst2"] - one_seed["sst2"] == pytest.approx((nothing["sst2"] - all_runs["sst2"]) / 5)
 
 
-def test_a_folder_without_results_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TicketsError, match="no results"):
-        write_page(tmp_path / "page.html", tmp_path)
+SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
 
 
-def test_the_page_is_written_where_asked(tmp_path: Path) -> None:
-    few = outcomes(tmp_path / "few", arms=("finetune",), seeds=1, repeats=1)
-    assert write_page(tmp_path / "page.html", few).read_text("utf-8") == make(few, read_all(few))
+def test_no_accuracy_is_below_zero() -> None:
+    """Three runs far apart have an interval that begins there."""
+    rows = standings(judging.arm("finetune", {"textfooler-real": (2, 20, 60)}))
+    drawn = strip(rows, Against(name="textfooler-real"))
+    shown = board(rows[0].key, rows)
+    assert "0.0–50.5" in shown
+    assert not [part for part in (str(drawn), shown) if "−" in part]
+
+
+def test_intervals_of_two_runs_are_not_shown(tmp_path: Path) -> None:
+    base, far = (80, 84, 88), (110, 114, 118)
+    runs = [*judging.arm("finetune", {"textfooler-real": base}), *judging.arm("earlyrobust", {"textfooler-real": far})]
+    folder = judging.keep(tmp_path, runs)
+    for seeds, shown in ((3, True), (2, False)):
+        judged = judge("A", [one for one in runs if one.unit.seed < seeds], folder)
+        first = next(one for one in judged if one.comparison)
+        assert first.comparison.interval is not None
+        assert first.comparison.over_examples is not None
+        row, words = str(answer(family("A"), judged)), sentence(first)
+        assert [part in row for part in ("other texts: ", 'class="bar', SPAN)] == [shown] * 3
+        assert [part in words for part in ("on further examples too", SPAN)] == [shown] * 2
+
+
+RESULTS = Path(__file__).parents[2] / "results"
+
+
+@pytest.fixture(scope="module")
+def kept() -> tuple[Outcome, ...]:
+    if not (RESULTS / "units").is_dir():
+        pytest.skip("the repository has no results yet")
+    return read_all(RESULTS)
+
+
+def test_the_page_is_the_same_whatever_the_order_of_the_results(kept: tuple[Outcome, ...]) -> None:
+    assert make(RESULTS, kept) == make(RESULTS, kept[::-1])
+
+
+def test_every_number_has_its_examples_and_its_origin(kept: tuple[Outcome, ...]) -> None:
+    for outcome in kept:
+        assert outcome.config["recipe"]["seed"] == outcome.unit.seed
+        assert outcome.inputs["theta0"]
+        assert outcome.env["packages"]["torch"]
+        for attack in outcome.attacks:
+            assert len(ids_of(RESULTS, attack.examples)) == len(attack.statuses), (outcome.unit.id, attack.name)
+
+
+def test_what_was_run_is_taken_for_its_arm(
+    kept: tuple[Outcome, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its settings are those of now, where the ticket is drawn included: nothing is searched again, and nothing refused."""
+    first = {(one.unit.task, one.unit.arm): one.unit.id for one in reversed(kept)}
+    for folder in ("data/wiki_en", "models", "resources/counterfit-substitute"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in (
+        "counterfitted_neighbors.json",
+        "counterfit-substitute/words.txt",
+        "counterfit-substitute/vectors.npy",
+    ):
+        (tmp_path / "resources" / name).touch()
+    places = [word for name in ("data", "models", "resources", "out") for word in (f"--{name}", str(tmp_path / name))]
+    jobs = [word for id in first.values() for word in ("--job", id)]
+    told = tickets(capsys, "reproduce", *jobs, "--search-only", "--results", str(RESULTS), *places)
+    assert told["work"]["found"] == list(first.values())
+    assert not (tmp_path / "out").exists()

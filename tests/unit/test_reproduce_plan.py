@@ -15,13 +15,11 @@ from robust_tickets.reproduce.arms import arms, rows
 from robust_tickets.reproduce.claims import family
 from robust_tickets.reproduce.claims import fixed as families
 from robust_tickets.reproduce.job import Job
-from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.paths import Paths, _splits
 from robust_tickets.reproduce.plan import (
     KEYS,
     SEARCHES,
     TICKET,
-    Cell,
     Only,
     Plan,
     campaign,
@@ -150,18 +148,6 @@ def test_fine_tuning_is_confirmed_where_it_is_run(confirming: Paths) -> None:
     assert len(main.units) == 7  # five seeds, and the first twice more
 
 
-def test_a_part_confirms_no_more_than_its_own(confirming: Paths) -> None:
-    for groups, rest in (
-        (["confirm"], {"textfooler-real-confirm"}),
-        (["pwws-confirm"], set()),
-        (["pwws", "confirm"], {"pwws", "textfooler-real-confirm"}),
-    ):
-        made = campaign("B", confirming, groups=groups)
-        asked = {unit.arm: {one.name for one in made.attacks[unit]} for unit in made.units if not unit.repeat}
-        assert "pwws-confirm" in asked["sturdy_a_ticket"] & asked["finetune_average"]
-        assert asked["sturdy_a_full"] == asked["freelb3"] == rest
-
-
 def test_only_the_recipe_that_was_chosen_may_be_confirmed() -> None:
     asked = (
         "sturdy_a",
@@ -185,27 +171,6 @@ def test_of_a_search_alone_nothing_is_attacked(equipped: Paths) -> None:
     assert made.searches
     for unit in made.units:
         assert len(made.attacks[unit]) == (0 if unit in made.searches else 2)
-
-
-def test_a_campaign_without_attacks_has_none(equipped: Paths) -> None:
-    assert not any(campaign("D", equipped, groups=[]).attacks.values())
-
-
-def test_two_parts_of_one_measure_are_one_cell() -> None:
-    first = Cell(
-        table="t",
-        row="r",
-        task="sst2",
-        backbone="b",
-        arm="finetune",
-        metric="aua",
-        attacks=("a",),
-        units=(Job(task="sst2", arm="finetune"),),
-    )
-    second = replace(first, attacks=("b",), units=(Job(task="sst2", arm="finetune", seed=1),), why="lacks b")
-    both = first.merged(second)
-    assert (both.attacks, both.why, [unit.seed for unit in both.units]) == (("a", "b"), "", [0, 1])
-    assert second.merged(second).why == "lacks b"
 
 
 def test_campaigns_may_be_asked_for_together(equipped: Paths) -> None:
@@ -236,14 +201,12 @@ def test_the_confirming_campaign_needs_labels(equipped: Paths, confirming: Paths
         attack.table.get("split") for unit in made.units for attack in made.attacks[unit] if attack.group == "confirm"
     }
     assert confirmed == "test"
-    (lacks,) = campaign("B", equipped).missing
-    assert "the Hub's test has no labels" in lacks
+    assert len(campaign("B", equipped).missing) == 1
     assert not any(attack.group == "confirm" for all in campaign("B", equipped).attacks.values() for attack in all)
     (confirming.data / "sst2" / "test.csv").unlink()  # type: ignore[operator]
     try:
         _splits.cache_clear()
-        (lacks,) = campaign("B", confirming).missing
-        assert "sst2: no test rows in" in lacks
+        assert len(campaign("B", confirming).missing) == 1
     finally:
         (confirming.data / "sst2" / "test.csv").write_text("sentence,label\ngood,1\nbad,0\n")  # type: ignore[operator]
         _splits.cache_clear()
@@ -312,23 +275,6 @@ def test_what_is_missing_is_told_once_and_leaves_the_rest(tmp_path: Path) -> Non
     (tmp_path / "data").mkdir()
     none = plan(["ER-T1"], seeds=1, only=[("task", "sst2")], paths=Paths.find(data=tmp_path / "data"))
     assert none.units == ()
-    assert all("no folder sst2" in cell.why for cell in none.cells)
-
-
-def test_a_flavour_has_its_own_arms(equipped: Paths) -> None:
-    """In RobustT's table everything is trained for three epochs; under one protocol its fine-tuning is everyone's."""
-    ours, theirs = (
-        {cell.arm for cell in plan(["RT-T1"], seeds=1, flavour=flavour, paths=equipped).cells if cell.row == "Fine-tune"}
-        for flavour in ("corrected", "as-published")
-    )  # fmt: skip
-    assert (ours, theirs) == ({"finetune"}, {"finetune_rt"})
-
-
-def test_as_many_runs_as_the_paper_has_at_least_five(equipped: Paths) -> None:
-    assert len(plan(["ER-F5"], seeds=None, only=[("task", "sst2")], paths=equipped).units) == 10
-    assert {unit.seed for unit in plan(["ER-T1"], seeds=None, only=[("task", "sst2")], paths=equipped).units} == set(
-        range(5)
-    )
 
 
 names = (
@@ -368,15 +314,3 @@ def test_a_task_may_be_asked_for_as_the_papers_write_it(asked: str, name: str) -
     assert not only.takes("task", "mrpc")
     only.check()
     assert not Only([("method", "fine-tune")]).takes("method", "finetune")  # rows differ by less than that
-
-
-def test_what_is_offered_instead_can_be_asked_for() -> None:
-    only = Only(read_only(["method=zzzz"]))
-    assert not only.takes("method", "finetune_epochs_15", "Fine-tuning, 15 epochs")
-    with pytest.raises(TicketsError) as refused:
-        only.check()
-    assert refused.value.hint == "known: finetune_epochs_15"
-
-
-def test_an_empty_folder_of_results_reads_as_none(tmp_path: Path) -> None:
-    assert read_all(tmp_path) == ()

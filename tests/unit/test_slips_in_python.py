@@ -90,28 +90,6 @@ def test_texts_in_memory_are_single_or_pairs_and_can_be_written() -> None:
     assert Split.of(["half \ud800 a pair"], [0])[0].texts == ("half \ufffd a pair",)
 
 
-@pytest.mark.parametrize("wrong", [5, None, b"folder", [None], [["a film"]], [{"text": "a film"}]])
-def test_what_cannot_be_replayed(clf: Any, wrong: Any) -> None:
-    with pytest.raises(
-        rt.TicketsError, match=r"expected an attack's result or folder, a file .* got a .*\n.*Split\.of"
-    ):
-        rt.replay(wrong, clf, labels=clf.labels)
-
-
-def test_a_list_is_no_task_to_train_on(clf: Any) -> None:
-    with pytest.raises(rt.TicketsError, match=r"expected a loaded task, got a list\n.*load_task"):
-        rt.FineTune(epochs=1)(clf.copy(), ["a fine film"])
-
-
-def test_what_a_search_returns_is_no_ticket_but_holds_one(clf: Any) -> None:
-    found = rt.RandomTicket()(clf)
-    for use in (rt.compact, rt.apply):
-        with pytest.raises(rt.TicketsError, match=r"expected a ticket, got a Found\n.*found\.ticket"):
-            use(clf, found)  # type: ignore[arg-type]
-        with pytest.raises(rt.TicketsError, match=r"got a str\n.*Ticket\.load"):
-            use(clf, "folder")  # type: ignore[arg-type]
-
-
 def test_classifier_and_task_the_other_way_round(clf: Any) -> None:
     task = toy_task()
     searches = (
@@ -275,13 +253,3 @@ def test_a_task_is_loaded_by_name_and_given_loaded(clf: Any) -> None:
 def test_labels_are_a_list() -> None:
     for labels in ("bad,good", 2):
         refused("classifier.labels", lambda labels=labels: rt.Classifier.wrap(len, labels=labels))
-
-
-def test_a_file_is_labelled_by_a_classifier_and_written_to_a_file(clf: Any, tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("text\na fine film\n")
-    with pytest.raises(rt.TicketsError, match="expected a classifier to be asked, got a str"):
-        rt.predict("minilm", tmp_path / "a.csv", tmp_path / "b.csv")
-    with pytest.raises(rt.TicketsError, match=r"expected the path of a file to read, got a list\n.*clf.predict"):
-        rt.predict(clf, ["a fine film"], tmp_path / "b.csv")  # type: ignore[arg-type]
-    with pytest.raises(rt.TicketsError, match=r"expected the path of a file to write, got a NoneType"):
-        rt.predict(clf, tmp_path / "a.csv", None)  # type: ignore[arg-type]

@@ -92,7 +92,6 @@ def test_failed_jobs_lose_no_other_and_are_tried_again(stand_in: Any, tmp_path: 
     summary = stand_in({ids[0]: "die", ids[2]: "failed"})
     assert set(summary.failed) == {UNITS[0], UNITS[2]}
     assert set(summary.done) == {UNITS[1], *UNITS[3:]}
-    assert "exit code 7" in summary.why[ids[0]]
     assert summary.why[ids[2]] == "no good"
     assert len({pid for _, pid, *_ in asked(tmp_path)}) == len(UNITS), "a process each"
     again = stand_in({})
@@ -160,13 +159,6 @@ def test_a_request_arrives_as_it_was(tmp_path: Path) -> None:
     assert Request.of_json(request.to_json()) == request
 
 
-def test_a_failure_says_what_to_do(tmp_path: Path) -> None:
-    request = Request(unit=UNITS[0], attacks=(), paths=Paths(), store=tmp_path, results=tmp_path)
-    assert "right it" in worker.write_failure(request, TicketsError("wrong", hint="right it"))
-    assert worker.write_failure(request, RuntimeError("it went wrong")) == "RuntimeError: it went wrong"
-    assert "RuntimeError" in json.loads(request.failure.read_text())["traceback"]
-
-
 FORKS = """
 import multiprocessing, sys, threading, time
 from robust_tickets.reproduce import worker
@@ -186,8 +178,6 @@ def test_a_worker_may_fork_and_ends_with_its_starter() -> None:
     with subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", FORKS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
         process.stdin.write("a request\n")
         process.stdin.flush()
         assert [process.stdout.readline() for _ in range(2)] == ["into the log\n", "0 False\n"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 import tomllib
@@ -17,19 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calling import tickets
-from robust_tickets.errors import BAD_INPUT, TicketsError
+from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.arms import Arm
 from robust_tickets.experiment.recipe import recipes, resolve
 from robust_tickets.registry import name_of
 from robust_tickets.reproduce import paths, protocol, published
-from robust_tickets.reproduce.arms import FLAVOURS, _RowEntry, arm, arms, over, rows, swept, tree
+from robust_tickets.reproduce.arms import FLAVOURS, arm, arms, over, rows, swept, tree
 from robust_tickets.reproduce.job import Flavour, Job
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.robustt import RobustT
 
 IDS = [table.id for table in published.tables()]
-LETTERS = "abcdef"
 COMMON = ("train.epochs=10", "train.lr=2e-5", "train.evaluate=never")
 
 
@@ -149,8 +146,6 @@ def test_tickets_of_one_search_share_it_and_random_ones_have_its_sparsity() -> N
     weights = made("robustt", "imdb").search
     assert made("robustt_sparsity_70", "imdb").search == weights
     matched = made("random_matched_sparsity_70", "imdb")
-    assert matched.origin is not None
-    assert matched.origin.like is not None
     assert (matched.search.match, matched.origin.like.search, matched.origin.like.draw.sparsity) == (
         "matrix",
         weights,
@@ -181,16 +176,6 @@ def test_a_sweep_has_the_value_that_its_point_stands_at() -> None:
         assert all(made(name, flavour=flavour).train.run_epochs == x for flavour in FLAVOURS)
 
 
-def test_the_chosen_recipe_trains_its_four_forms_alike() -> None:
-    forms = {form: made(f"sturdy_a{form}") for form in ("", "_full", "_ticket", "_random")}
-    assert len({one.train for one in forms.values()}) == 1
-    assert forms["_full"].origin is None
-    assert forms[""].origin == forms["_ticket"].origin == made("earlyrobust").origin
-    assert forms["_random"].origin == made("random").origin
-    assert made("sturdy_f").origin != forms[""].origin, "it searches under its own adversary"
-    assert arm("sturdy_a").notes
-
-
 SWEPT = tomllib.loads((Path(published.__file__).parent / "sweeps.toml").read_text("utf-8"))["sweeps"]
 DRAWN = {name: table["drawn"] for name, table in SWEPT.items() if "drawn" in table}
 
@@ -201,7 +186,6 @@ def test_where_a_sweep_meets_its_base_the_base_is_not_trained_twice(name: str) -
     base, setting = SWEPT[name]["base"], name.rpartition("_")[2]
     for task, value in DRAWN[name].items():
         own = made("robustt" if base == "random_matched" else base, task).origin
-        assert own is not None
         assert getattr(own.search, setting) == value
         assert [x for x, arm in swept(name, task) if arm == base] == [value]
         assert [x for x, _ in swept(name, task)] == [x for x, _ in swept(name)]
@@ -227,22 +211,8 @@ def test_freelb_has_its_papers_step_on_each_task() -> None:
         assert under == dict.fromkeys(under, (asked.step_size, asked.init))
 
 
-def test_the_configurations_among_which_was_chosen_are_six() -> None:
-    trained = {letter: made(f"sturdy_{letter}") for letter in LETTERS}
-    assert len({(one.train, one.origin) for one in trained.values()}) == 6
-    assert not {f"sturdy_{letter}" for letter in "g"} & arms().keys()
-    assert {letter: arm(f"sturdy_{letter}").roles for letter in LETTERS} == {
-        **dict.fromkeys(LETTERS, ("real",)), "d": ("substitute",), "e": ()
-    }  # fmt: skip
-    assert {name_of(one.train.adversary) for one in trained.values()} == {"ascc", "synonymswap", "synonymhotflip"}
-    swapped = trained["d"].train
-    assert (swapped.adversary.p, swapped.adversary.mix, swapped.epochs) == (0.3, 0.0, 20)
-
-
 def test_a_search_on_another_task_takes_the_protocols_rows_of_it() -> None:
     one = made("searched_on_sst2", "imdb")
-    assert one.origin is not None
-    assert one.origin.searched_on is not None
     assert (one.origin.searched_on.task, one.origin.searched_on.data) == ("sst2", "@data/sst2")
     assert one.origin.searched_on.validation == "none"  # SST-2 is never carved
     assert arm("searched_on_sst2").roles == ("data/sst2",)  # no text: masked words are not searched on
@@ -270,16 +240,6 @@ def test_a_tree_is_the_units_own(name: str, flavour: Flavour, task: str, seed: i
     assert "attack" not in tree(unit, COMMON)
 
 
-def test_what_cannot_be_made_says_why() -> None:
-    told = {row.name: (row.arm, row.why) for row in rows("OR-T1", "as-released")}
-    assert told["ORTicket"] == ("", "no code was released")
-    assert told["Vanilla"] == ("finetune", "")
-    assert all(row.why and not row.arm for row in rows("OR-F2", "as-released"))
-    assert "wrong axis" in {row.name: row.why for row in rows("ER-T4", "as-released")}["w/o Structure"]
-    (never,) = _RowEntry(name="w/o Adv", why="nobody knows").rows("ER-T3", "corrected")
-    assert (never.arm, never.why, never.tasks) == ("", "nobody knows", ("imdb", "sst2", "ag_news"))
-
-
 def test_what_is_not_there_is_refused_with_what_is_near() -> None:
     with pytest.raises(TicketsError, match="no arm") as problem:
         arm("finetun")
@@ -292,27 +252,6 @@ def test_what_is_not_there_is_refused_with_what_is_near() -> None:
         rows("ER-T6")
     with pytest.raises(TypeError):
         arms()["finetune"] = arm("random")  # type: ignore[index]
-
-
-@pytest.mark.parametrize(
-    ("name", "near"),
-    [
-        ("earlyrobst", {"earlyrobust"}),
-        ("finetune_epoch_5", {"finetune_epochs_5", "finetune_epochs_25"}),
-        ("nope", set()),
-        ("NOPE", set()),
-    ],
-)
-def test_an_unknown_arm_of_a_unit_is_told_with_few_names(
-    name: str, near: set[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    """There are too many for a hint."""
-    job = f"bert-base-uncased/sst2/{name}/corrected/seed-0"
-    said = tickets(capsys, "reproduce", "--job", job, "--dry-run", code=BAD_INPUT)["error"]["hint"]
-    named = set(re.findall(r"'([^']+)'", said)) & set(arms())
-    assert near <= named
-    assert bool(named) == bool(near)
-    assert len(named) <= 3
 
 
 def test_plans_need_no_torch_and_the_files_are_shipped() -> None:

@@ -79,7 +79,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Paths) -> None:
     folder, told = made
     assert read(place(folder / "results", TICKET)) == told
-    assert told.ticket is not None
     layers = 2
     assert [len(row) for row in told.ticket["heads"]] == [4] * layers
     assert sum(map(sum, told.ticket["heads"])) == round(4 * layers * (1 - told.ticket["removed"]["heads"]))
@@ -102,7 +101,6 @@ def test_an_outcome_has_all_of_its_unit(made: tuple[Path, Outcome], places: Path
     )
     assert len(told.inputs["code"]) == len(told.inputs["trained"]) == 64
     assert told.inputs["rows"] == {"train": 64, "validation": 12, "test": 12}
-    assert any("64 of the 67,349 rows" in note for note in told.notes)
     (attacked,) = told.attacks
     assert attacked.split == "validation"
     assert len(attacked.statuses) == told.clean["n"] == 12
@@ -121,8 +119,6 @@ def test_a_ticket_lies_beside_its_outcome_with_its_scores(world: Path, places: P
     results = world / "results"
     (told,) = read_all(results)
     ticket = outcome.ticket_of(results, told)
-    assert ticket is not None
-    assert told.ticket is not None
     assert ticket.digest == told.ticket["digest"]
     assert sum(map(sum, ticket.draw(heads=0.5).masks["heads"])) == 4, "of 8, drawn from its scores"
     beside = place(results, TICKET).with_suffix(".ticket")
@@ -168,7 +164,6 @@ def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(
 
 def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places: Paths, counted: list[str]) -> None:
     known = found(TICKET, world / "results")
-    assert known is not None
     gone = replace(
         known, inputs={**known.inputs, "trained": "0" * 64}, attacks=(replace(known.attacks[0], seconds=-1.0),)
     )
@@ -184,7 +179,6 @@ def test_an_outcome_stays_until_another_model_is_attacked_as_much(
 ) -> None:
     """Cut off before, it has the attacks that it had, on the model that it had."""
     known = found(TICKET, world / "results")
-    assert known is not None
     path = outcome.write(world / "results", replace(known, inputs={**known.inputs, "trained": "0" * 64}), {})
     before, attacked = path.read_bytes(), runner.Experiment.attacked
 
@@ -220,7 +214,6 @@ def test_a_rehearsal_is_not_taken_for_the_real_thing(
 
 def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, places: Paths) -> None:
     known = found(TICKET, world / "results")
-    assert known is not None
     table = {**known.config["attacks"]["deepwordbug"], "subset": "first"}
     path = outcome.write(
         world / "results", replace(known, config={**known.config, "attacks": {"deepwordbug": table}}), {}
@@ -251,7 +244,6 @@ def test_whatever_ends_it_leaves_whole_outcomes(
         reached.append(plan)
         if len(reached) == 1:
             trained = found(PLAIN, world / "results")
-            assert trained is not None
             assert (trained.clean["n"], trained.attacks) == (12, ()), "written before it is attacked"
         if len(reached) == 2:
             raise KeyboardInterrupt
@@ -262,7 +254,6 @@ def test_whatever_ends_it_leaves_whole_outcomes(
         with pytest.raises(KeyboardInterrupt):
             one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
     left = found(PLAIN, world / "results")
-    assert left is not None
     assert [one.name for one in left.attacks] == ["deepwordbug"]
     assert complete(left, asked(PLAIN, [BUGS], places, world, world))
     assert not complete(left, asked(PLAIN, [BUGS, SWAPS], places, world, world))
@@ -285,7 +276,6 @@ def test_an_attack_that_fails_loses_no_other(world: Path, places: Paths, monkeyp
         with pytest.raises(TicketsError, match="letters"):
             one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results", drop_models=True)
     left = found(PLAIN, world / "results")
-    assert left is not None
     assert [one.name for one in left.attacks] == ["pwws"]
     whole = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
     assert {one.name for one in whole.attacks} == {"pwws", "deepwordbug"}
@@ -309,7 +299,6 @@ def test_a_search_alone_is_an_outcome_that_training_completes(
 
 def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path, places: Paths) -> None:
     known = found(TICKET, world / "results")
-    assert known is not None
     (arm,) = known.config["recipe"]["arms"]
     for change, refused in (({"epochs": 3}, True), ({"precision": "bf16", "no_longer_there": 1}, False)):
         recipe = {**known.config["recipe"], "arms": [{**arm, "train": {**arm["train"], **change}}]}

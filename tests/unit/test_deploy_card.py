@@ -106,21 +106,6 @@ def test_card_tells_what_was_measured_and_how() -> None:
     assert values == {"accuracy": 91.23, "f1": 90.0, "accuracy_under_attack": 31.5}
 
 
-def test_card_names_the_words_a_model_was_trained_on() -> None:
-    table = {"name": "my|words", "digest": "0123456789abcdef", "substitute": True}
-    told = card(facts(), Evidence(task="reviews", adversary="ascc", words=(table,)))
-    assert "| trained against | ascc, words from my\\|words (sha256 01234567…) |" in told
-    assert "tests it on the ground it was trained on" in told
-    assert "trained against" not in card(facts(), Evidence(task="reviews"))
-
-
-def test_card_without_evidence_claims_nothing() -> None:
-    text = card(facts(), Evidence())
-    assert "model-index" not in head_of(text)
-    assert "Nothing was measured" in text
-    assert "no claim of robustness" in text
-
-
 def test_hub_reads_the_card(tmp_path: Path) -> None:
     from huggingface_hub import ModelCard
 

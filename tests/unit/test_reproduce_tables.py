@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from scipy import stats
 
 from judging import BASE, REAL, SUBSTITUTE, N, arm, finetuned, keep, made
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce import tables as tell
 from robust_tickets.reproduce.aggregate import Wanted, read_runs
+from robust_tickets.reproduce.claims import families_of, fixed, judge, printed
 from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.papers import table as shown
@@ -38,7 +42,6 @@ def test_a_cell_is_the_mean_over_runs_beside_the_published_number(tmp_path: Path
     filled = fill("ER-T1", read_all(keep(tmp_path, finetuned())), tmp_path)
     cell = one(filled, "Fine-tune", "aua", REAL)
     values = [100 * c / N for c in BASE]
-    assert cell.ours is not None
     assert (cell.ours.mean, cell.ours.n, cell.ours.values) == (pytest.approx(np.mean(values)), 5, tuple(values))
     assert cell.ours.prediction == pytest.approx(prediction_interval(values))
     assert cell.ours.units == tuple(Job(task="sst2", arm="finetune", seed=s).id for s in range(5))
@@ -106,7 +109,6 @@ def test_a_printed_number_counts_once_by_the_nearest_attack() -> None:
 def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
     values = [100 * c / N for c in BASE]
     cell = one(fill("RT-T1", finetuned()), "Fine-tune", "aua", REAL)
-    assert cell.ours is not None
     assert (cell.ours.prediction, cell.ours.further) == (pytest.approx(prediction_interval(values, further=5)), 5)
     low, high = cell.ours.prediction or (0.0, 0.0)
     assert low < cell.ours.mean < high
@@ -187,12 +189,6 @@ def test_another_split_is_another_number() -> None:
     assert read_runs(asked, finetuned(), None).why == "trained, not attacked by TextFooler (real lists) on test"
 
 
-def test_runs_of_several_configs_are_told() -> None:
-    mixed = [*finetuned(4), made("finetune", 4, {REAL: 98, SUBSTITUTE: 20}, config={"train": {"epochs": 3}})]
-    assert "its runs do not all have one config" in one(fill("ER-T1", mixed), "Fine-tune", "aua", REAL).notes
-    assert one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL).notes == ()  # seeds differ by rights
-
-
 def test_a_text_that_stood_in_for_the_paper_s_is_noted_beside_every_number() -> None:
     def noted(corpus: str | None) -> set[str]:
         config = {
@@ -211,7 +207,6 @@ def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     cell = one(fill("ER-T1", [*pgd, *ticket]), "EarlyRobust", "speedup_vs_pgd")
     assert cell.ours
     assert cell.ours.mean == pytest.approx(10.0)
-    assert "PGD the mean of 3 runs" in cell.substituted[0]
     again = [
         made("pgd", 0, repeat=1, train_seconds=1700.0),
         made("earlyrobust_first", 1, repeat=1, train_seconds=40.0, search_seconds=10.0),
@@ -335,85 +330,9 @@ def test_what_is_written_says_what_is_shown(tmp_path: Path) -> None:
     assert len(lines) == len(filled.cells)
     marked = paths[".md"].read_text()
     assert "| Fine-tune | 17.9 | 44.0 | 39.8–48.2 | 5 | +26.1 | 33.7–54.3 | no |" in marked
-    assert "EarlyRobust against Fine-tuning, SST-2, TextFooler, real lists: more robust, +10.0 points" in marked
-    assert "- made-up vectors (TextFooler, substitute lists)" in marked
     before = {path: path.read_bytes() for path in paths.values()}
     tell.write(fill("ER-T1", runs, tmp_path / "results"), tmp_path / "out")
     assert before == {path: path.read_bytes() for path in paths.values()}
-
-
-def test_what_is_noted_of_a_row_is_not_said_again_for_each_attack(tmp_path: Path) -> None:
-    runs = [replace(outcome, notes=("a part of the rows",)) for outcome in finetuned()]
-    (page,) = [path for path in tell.write(fill("ER-T1", runs), tmp_path) if path.suffix == ".md"]
-    assert page.read_text("utf-8").count("a part of the rows") == 1
-
-
-def test_a_number_that_lacks_several_attacks_is_one_cell_without_it() -> None:
-    few = arm("earlyrobust_first", {REAL: BASE})
-    lines = tell.markdown(fill("ER-T3", [*few, *arm("random", {REAL: BASE, SUBSTITUTE: BASE})])).splitlines()
-    found = [line for line in lines if "cell" in line]
-    assert found == [
-        "- 20 cells: not run",
-        "- 1 cell, under some attacks: trained, not attacked by TextFooler (substitute lists)",
-    ]
-
-
-def test_what_is_said_of_several_attacks_is_said_once() -> None:
-    def noted(outcome: Outcome) -> Outcome:
-        flags = {
-            REAL: ("log-odds", "3 of 872 differ"),
-            SUBSTITUTE: ("log-odds", f"{outcome.unit.seed} of 872 differ", "odd"),
-        }
-        return replace(outcome, attacks=tuple(replace(one, flags=flags[one.name]) for one in outcome.attacks))
-
-    lines = tell.markdown(fill("ER-T1", [noted(one) for one in finetuned()])).splitlines()
-    assert [line for line in lines if "log-odds" in line or "differ (" in line or "odd" in line] == [
-        "- log-odds (all attacks)", "- 0 to 4 of 872 differ (all attacks)", "- odd (TextFooler, substitute lists)",
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("width", [60, 100])
-def test_the_terminal_shows_every_number_whole(width: int) -> None:
-    console = Console(width=width, file=io.StringIO(), record=True)
-    tell.show(fill("ER-T1", finetuned()), console)
-    text = console.export_text()
-    assert "39.8–48.2" in text
-    assert ("33.7–54.3" in text) == (width == 100)  # a narrow one leaves names their room
-    assert "prediction: where one further run of ours would" in text.replace("\n", " ")
-    assert "+26.1" in text
-    assert all(len(line) <= width for line in text.splitlines())
-    assert "trained, not attacked by TextBugger" in text.replace("\n  ", " ")
-
-
-def test_a_campaign_has_its_title_and_no_columns_for_what_nobody_printed() -> None:
-    (filled,) = fill_all(campaign("A", Paths(counted=True)), finetuned())
-    told = tell.markdown(filled)
-    assert told.startswith("# campaign A: At equal length, ")
-    assert "| row | ours | 95 % | runs |" in told
-    assert "| Fine-tuning | 44.0 | 39.8–48.2 | 5 |" in told
-    console = Console(width=100, file=io.StringIO(), record=True)
-    tell.show(filled, console)
-    shown = console.export_text()
-    assert "SST-2: accuracy under attack, %: TextFooler, real lists\n" in shown  # whole, however narrow the table is
-    assert not [word for word in ("published", "difference", "prediction", "inside") if word in told + shown]
-
-
-def test_intervals_end_where_the_measure_does() -> None:
-    """A percentage at 0 and 100, a count at 0; the CSV and the JSON have them as they are."""
-    told = tell.markdown(fill("ER-T1", arm("finetune", {REAL: (0, 2, 4, 40, 60)})))
-    assert "Intervals are shown cut at 0, and at 100 %" in told
-    assert "| 17.9 | 10.6 | 0.0–27.5 | 5 | −7.3 | 0.0–52.1 | yes, of 52 |" in told
-    whole = fill("ER-T1", arm("finetune", {REAL: (184, 184, 184, 184, 100)}))
-    assert "83.6 | 60.3–100.0 | 5 | +65.7 | 26.5–100.0 | no |" in tell.markdown(whole)
-    line = next(x for x in csv.DictReader(io.StringIO(tell.as_csv(whole))) if x["metric"] == "aua" and x["mean"])
-    assert float(line["prediction_high"]) > 100
-    far = replace(
-        whole,
-        cells=tuple(replace(cell, metric="queries") for cell in whole.cells if cell.metric == "aua" and cell.ours),
-    )
-    assert "26.5–140.7" in tell.markdown(far)
-    assert "cut at" not in tell.markdown(far)
-    assert "cut at" not in tell.markdown(fill("ER-T1", [one for one in finetuned() if one.unit.seed < 1]))
 
 
 def test_a_name_with_odd_letters_is_no_path(tmp_path: Path) -> None:
@@ -425,14 +344,12 @@ def test_a_name_with_odd_letters_is_no_path(tmp_path: Path) -> None:
 def test_ours_is_inside_its_own_intervals(counts: list[int], turn: int) -> None:
     runs = arm("finetune", {REAL: tuple(counts)})
     cell = one(fill("ER-T1", runs[turn:] + runs[:turn]), "Fine-tune", "aua", REAL)
-    assert cell.ours is not None
     assert cell.ours.n == len(counts)
     assert cell.ours.mean == pytest.approx(100 * sum(counts) / N / len(counts))
     for interval in filter(None, (cell.ours.interval, cell.ours.prediction)):
         assert interval[0] < cell.ours.mean < interval[1]
     if cell.inside is not None:
         assert len(counts) >= 5
-        assert cell.ours.prediction is not None
         assert cell.published is not None
         assert cell.inside == (cell.ours.prediction[0] <= cell.published <= cell.ours.prediction[1])
 
@@ -446,14 +363,6 @@ def test_seconds_of_two_devices_are_not_mixed() -> None:
         Wanted(arm="finetune", task="sst2", metric="seconds"), [*slow, *arm("finetune", {REAL: (80, 81, 82)})], None
     )
     assert found.runs.values == (100.0, 100.0, 100.0)
-
-
-@pytest.mark.parametrize(
-    ("cost", "metric"), [({"parameters": "many"}, "total_millions"), ({"train_seconds": [1]}, "seconds")]
-)
-def test_what_is_no_number_is_said(cost: dict[str, object], metric: str) -> None:
-    with pytest.raises(TicketsError, match="for a number"):
-        read_runs(Wanted(arm="finetune", task="sst2", metric=metric), [made("finetune", 0, {REAL: 80}, **cost)], None)
 
 
 def test_one_attack_is_asked_for_where_it_cannot_be_run() -> None:
@@ -472,3 +381,111 @@ def test_one_attack_is_asked_for_where_it_cannot_be_run() -> None:
             if (cell.row, cell.metric, cell.attack) == ("Fine-tune", "aua", "textfooler")
         }
         assert found == expected
+
+
+def claimed(
+    *only: tuple[str, str], runs: Sequence[Outcome], id: str = "ER-T1"
+) -> tuple[Filled, set[tuple[str, str, str]]]:
+    """A table of which a part is asked for, and its claims: task, other arm, attack."""
+    (filled,) = fill_all(plan([id], seeds=1, only=only, paths=Paths(counted=True)), runs)
+    return filled, {(one.claim.task, one.claim.other, one.claim.attack) for one in filled.claims}
+
+
+def test_claims_are_told_of_what_is_asked_for_and_adjusted_as_a_whole_family() -> None:
+    runs = [
+        run
+        for name in ("finetune", "earlyrobust_first", "freelb", "pgd")
+        for run in arm(name, {REAL: BASE, SUBSTITUTE: BASE[::-1]})
+    ]
+    whole, every = claimed(runs=runs)
+    assert whole.aside == 0
+    assert whole.claims == fill("ER-T1", runs).claims
+    for only, expected in {
+        (("task", "sst2"),): {one for one in every if one[0] == "sst2"},
+        (("task", "sst2"), ("method", "EarlyRobust"), ("method", "finetune")): {
+            ("sst2", "finetune", REAL),
+            ("sst2", "finetune", SUBSTITUTE),
+        },
+        (("task", "sst2"), ("attack", REAL)): {one for one in every if (one[0], one[2]) == ("sst2", REAL)},
+        (("attack", "textfooler"),): every,
+        (("attack", "textbugger"),): set(),
+        (("metric", "clean"),): set(),
+        (("method", "earlyrobust"),): set(),  # against nothing
+        (("method", "freelb"), ("method", "pgd")): set(),  # about neither
+        (("seed", "0"),): every,
+    }.items():
+        filled, found = claimed(*only, runs=runs)
+        assert found == expected, only
+        assert set(filled.claims) <= set(whole.claims), only  # with the same p: the family is the same
+        assert filled.aside == len(every) - len(expected)
+        console = Console(width=200, file=io.StringIO(), record=True)
+        tell.show(filled, console)
+        shown = console.export_text()
+        assert ("EarlyRobust against FreeLB, SST-2" in shown) == (("sst2", "freelb", REAL) in expected), only
+        assert (f"{filled.aside} further claims about what --only leaves out" in shown) == bool(filled.aside), only
+        assert ("all claims of this table on a task, run or not, shown or not" in shown) == bool(filled.aside), only
+    assert {one.comparison.of for one in whole.claims if one.comparison} == {12}
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+def test_what_leaves_nothing_out_tells_all_claims(name: str) -> None:
+    """Seed 2 is run of every arm: of those that took part in a choice it is the first."""
+    for only in (), (("seed", "2"),), (("task", "sst2"),):
+        (filled,) = fill_all(campaign(name, Paths(counted=True), only=only), finetuned())
+        assert filled.aside == 0
+        assert len(filled.claims) == sum(len(judge(one, finetuned())) for one in families_of(f"campaign {name}"))
+
+
+WILD = (10, 15, 20, 25, 90)  # one of five stands far out
+
+
+def runs(robust: tuple[int, ...] = WILD, random: tuple[int, ...] = BASE) -> list[Outcome]:
+    return [
+        *finetuned(),
+        *arm("earlyrobust", {REAL: robust, SUBSTITUTE: robust}),
+        *arm("random", {REAL: random, SUBSTITUTE: random}),
+    ]
+
+
+def aua(table: str, row: str) -> float:
+    (cell,) = published.cells(table, task="sst2", row=row, metric="aua", attack="textfooler")
+    return cell.value
+
+
+@pytest.mark.parametrize(
+    ("other", "row", "table", "of"), [("finetune", "Fine-tune", "ER-T1", 1), ("random", "Random Tickets", "ER-T3", 5)]
+)
+def test_a_printed_difference_is_held_against_as_many_runs_a_side(other: str, row: str, table: str, of: int) -> None:
+    judged = next(one for one in judge("A", runs()) if (one.claim.other, one.claim.attack) == (other, REAL))
+    found = printed(judged.claim, runs())
+    assert (found.table, found.runs) == (table, (1, of))
+    assert found.difference == pytest.approx(aua(table, "EarlyRobust") - aua(table, row))
+    values = [[100 * count / N for count in counts] for counts in (WILD, BASE)]
+    parts = [stats.tvar(own) * (1 / k + 1 / 5) for own, k in zip(values, (1, of), strict=True)]
+    degrees = sum(parts) ** 2 / sum(part**2 / 4 for part in parts)
+    reach = float(stats.t.ppf(0.975, degrees)) * math.sqrt(sum(parts))
+    middle = 16.0 - 44.0  # means of the two
+    assert found.prediction == pytest.approx((middle - reach, middle + reach))
+    assert found.inside == (middle - reach <= found.difference <= middle + reach)
+
+
+def test_a_number_that_scatter_lets_in_says_so() -> None:
+    """28.8 is printed; ours are 16.0 in the mean, and one run in five reaches 45."""
+    wide, narrow = (
+        fill("ER-T3", arm("earlyrobust_first", {SUBSTITUTE: counts})) for counts in (WILD, (56, 57, 58, 58, 59))
+    )
+    for filled, word in ((wide, "yes, of 66"), (narrow, "yes")):
+        (cell,) = [one for one in filled.ran if one.metric == "aua"]
+        assert cell.inside is True
+        assert (cell.scattered is not None) == (filled is wide)
+        row = next(line for line in tell.markdown(filled).splitlines() if line.startswith("| EarlyRobust | 28.8 |"))
+        assert row.endswith(f"| {word} |")
+    (cell,) = [one for one in wide.ran if one.metric == "aua"]
+    assert cell.scattered == pytest.approx(cell.ours.prediction[1])  # as shown, cut at 0
+    assert replace(cell, inside=False).scattered is None
+    assert replace(cell, metric="queries").scattered is None  # the margin is of percentages
+    clause = f"1 of them of an interval wider than {2 * fixed()['margin']:g} points"
+    assert clause in tell.markdown(wide)
+    assert clause in str(shown(wide, []))
+    console = Console(width=80, file=io.StringIO(), record=True)
+    tell.show(wide, console)

@@ -67,7 +67,6 @@ def test_an_attack_of_a_walk_knows_what_its_victim_was_trained_on(tmp_path: Path
     result = AttackResult.load(tmp_path)
     assert result.seen == {"split": "train", "rows": rows, "digest": task.train.digest, "count": 2}
     assert result.subset == "first"
-    assert result.calibration is not None
     assert (result.calibration["split"], result.calibration["n"]) == ("train", 38)  # of 40 rows, two are attacked
 
 
