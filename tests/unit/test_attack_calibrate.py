@@ -95,12 +95,12 @@ def test_rows_with_an_attacked_text_are_left_out() -> None:
     held = held_out("calibrated", many, attacked, None)
     assert held is not None
     assert len(held) == ROWS
-    with pytest.raises(TicketsError, match="2 text column"):
+    with refused("attack.calibration"):
         held_out("calibrated", SPLIT, attacked, Split.of([("a", "b")], [0]))
     for wrong in (0, -1.0, float("inf"), float("nan"), "warm"):
-        with pytest.raises(TicketsError, match="temperature is a number above 0"):
+        with refused("settings.limit"):
             AttackOptions(temperature=wrong)  # type: ignore[arg-type]
-    with pytest.raises(TicketsError, match="the temperature is 2"):
+    with refused("attack.calibration"):
         held_out(2.0, SPLIT, attacked, SPLIT)
 
 
@@ -143,14 +143,3 @@ def test_the_result_says_how_it_was_fitted(tmp_path: Path) -> None:
     assert (plain.calibration, plain.temperature) == (None, 1.0)
     assert "over-confident" in plain.flag_codes
     assert plain.clean == result.clean
-
-
-def test_a_victim_that_is_right_on_all_rows_is_attacked_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    split = Split.of([film(i) for i in range(90)], [int(i % 3 > 0) for i in range(90)])
-    result = PWWS()(CLF, split, n=10, temperature="calibrated")
-    assert result.temperature == 1.0
-    assert result.calibration is not None
-    assert result.calibration["fitted"] is False
-    assert "not-calibrated" in result.flag_codes
-    assert "right on all 80" in " ".join(result.flags)
-    assert "was not fitted" in capsys.readouterr().err

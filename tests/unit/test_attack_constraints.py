@@ -23,7 +23,7 @@ from robust_tickets.attack.text import Text
 from robust_tickets.config import FlagText, build, describe, to_plain
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.registry import CONSTRAINTS, TRANSFORMS, code_of
+from robust_tickets.registry import code_of
 
 TEXTS = ("a good film", "the story is awful and the plot is dark", "great light")
 
@@ -77,17 +77,6 @@ def split() -> Split:
 
 def changes(result: Any) -> list[tuple[str, str]]:
     return [(mark["old"], mark["new"]) for example in result.examples() for mark in example.changed]
-
-
-@pytest.mark.parametrize("registry", [CONSTRAINTS, TRANSFORMS], ids=lambda registry: registry.kind)
-def test_every_component_is_built_from_settings_and_says_what_it_does(registry: Any) -> None:
-    given = {"keep_column": {"columns": ["a", "b"], "kept": "a"}, "characters": {"edit": "swap"}}
-    for name in registry.names():
-        made = build(registry.get(name), given.get(name, {}))
-        assert describe(made)["name"] == name
-        assert registry.about(name)
-        if not any(part in name for part in ("vectors", "masked")):
-            assert made.describe()
 
 
 def test_a_constraint_of_a_users_own_holds_and_counts() -> None:

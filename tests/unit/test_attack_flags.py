@@ -197,13 +197,6 @@ def test_a_victim_that_says_the_same_of_every_text_is_not_robust() -> None:
     assert ("one-answer" in certain, "saturated" in certain, "unmoved" in certain) == (True, True, False)
 
 
-def test_a_victim_that_reads_its_texts_is_moved() -> None:
-    split = Split.of(["a good film", "a dull film"], [1, 0])
-    assert not {"one-answer", "unmoved"} & set(PWWS()(CLF, split, ids=[0]).flag_codes)
-    wrong = Split.of(["a good film", "another film", "a good plot"], [1, 1, 1])
-    assert "one-answer" not in PWWS()(CLF, wrong, n=0).flag_codes, "two answers, one of them wrong"
-
-
 def test_a_victim_that_was_turned_reads_its_texts() -> None:
     """One class before the attack is no sign of a deaf victim where a change turned it, nor is a budget that ends before the right word."""
     split = Split.of(["a good film", "a good plot", "a good story"], [1, 1, 0])

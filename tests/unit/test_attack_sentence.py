@@ -74,16 +74,6 @@ def test_windows_and_short_texts() -> None:
     assert talk.asked
 
 
-def test_the_original_is_encoded_once_and_windows_are_forgotten() -> None:
-    talk = Talk()
-    check = SentenceSimilarity(0.5)
-    for index in range(5):
-        talk.keep(check, talk.game.original, index, ["six"])
-    assert talk.texts().count("one two three four five") == 1
-    (known,) = talk.game._kept.values()
-    assert len(known.rows) == 2
-
-
 @pytest.mark.parametrize(("metric", "passing"), [("angular", 0.66), ("cosine", 0.49)])
 def test_the_metric(metric: str, passing: float) -> None:
     sixty = (math.cos(math.pi / 3), math.sin(math.pi / 3))  # degrees: cosine 0.5, angular 2/3

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from refusing import refused
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.callable import HOPELESS
@@ -149,10 +148,3 @@ def test_an_answer_that_takes_too_long() -> None:
 def test_bad_settings(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError, match=next(iter(wrong))):
         Classifier.wrap(Far(), labels=["x", "y"], **wrong)
-
-
-@pytest.mark.parametrize("answer", [[[0.5, 0.5]], "no", None, [[0.2, 0.2]] * 2, [[0.5, 0.5], [0.5]]])
-def test_answers_that_are_no_probabilities(answer: Any) -> None:
-    for options in ({}, {"retries": 1, "backoff": 0.0}):
-        with refused("callable.answer"):
-            Classifier.wrap(lambda texts: answer, labels=["x", "y"], **options).logits(["a", "b"])  # type: ignore[arg-type]

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from refusing import refused
 from robust_tickets.attack.services import Victim
 from robust_tickets.classifier.onnx import open_onnx
-from robust_tickets.errors import TicketsError
 from victims import foreign_tokenizer, onnx_file
 
 pytest.importorskip("onnxruntime")
@@ -125,13 +123,6 @@ def test_what_does_not_fit_is_refused_when_it_is_opened(tmp_path: Path, words: P
         opened(path, words, max_length=2)
     with refused("classifier.no_model"):
         opened(path, words).save_pretrained(tmp_path / "x")
-
-
-@contextmanager
-def refused(code: str) -> Iterator[None]:
-    with pytest.raises(TicketsError) as caught:
-        yield
-    assert caught.value.code == code
 
 
 def _renamed(path: Path) -> Path:

@@ -105,11 +105,6 @@ def test_answers_that_cannot_be_used_are_refused(answer: Any, labels: Any) -> No
     assert caught.value.code == "callable.answer"
 
 
-def test_an_answer_of_two_kinds_is_refused() -> None:
-    with refused("callable.answer"):
-        Classifier.wrap(lambda texts: [named(a=0.5, b=0.5), [0.5, 0.5]], labels=["a", "b"]).predict(["x", "y"])
-
-
 @pytest.mark.parametrize(
     ("extra", "options", "code"),
     [

@@ -223,14 +223,6 @@ def test_batches_depend_on_seed_epoch_and_number_alone(tokenizer: Any, random_bl
         assert (next(iter(other)).inputs["input_ids"] != whole[0].inputs["input_ids"]).any()
 
 
-def test_every_epoch_and_every_batch_has_its_own_masks(tokenizer: Any, random_blocks: np.ndarray) -> None:
-    twice = np.concatenate([random_blocks[:16], random_blocks[:16]])
-    made = MaskedBlocks(blocks=twice, tokenizer=tokenizer, batch_size=16, shuffle=False)
-    first, second, later = *made.epoch(0), next(iter(made.epoch(1)))
-    assert (first.labels != second.labels).any()
-    assert (first.labels != later.labels).any()
-
-
 def test_every_block_comes_once_an_epoch(tokenizer: Any) -> None:
     ids = np.full((30, 6), tokenizer.cls_token_id)
     ids[:, 2] = np.arange(30) + 10

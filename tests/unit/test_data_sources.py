@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,6 @@ from refusing import refused
 from robust_tickets.data import arrow_tables as table
 from robust_tickets.data.load import load_task
 from robust_tickets.data.registered_tasks import TASKS
-from robust_tickets.errors import TicketsError
 from tables import ROWS, write_csv
 
 
@@ -53,16 +50,6 @@ def test_unlabelled_test_file_of_a_folder_is_left_aside(tmp_path: Path) -> None:
     assert task.test.name == "held_out"
     with refused("data.no_labels"):
         task.split("test")
-
-
-def test_texts_shared_by_train_and_test_are_noted(tmp_path: Path) -> None:
-    write_csv(tmp_path / "train.csv", ROWS)
-    write_csv(tmp_path / "test.csv", [("A fine  sentence number 3", "good"), *[(f"new {t}", y) for t, y in ROWS]])
-    validation = write_csv(tmp_path / "v.csv", [(f"v {t}", y) for t, y in ROWS])
-    assert any(
-        "1 of 201 rows of test have a text that is also in train" in n
-        for n in load_task(tmp_path, validation=validation).warnings
-    )
 
 
 def test_cache_is_used_and_a_damaged_one_is_rebuilt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,7 +100,7 @@ def test_hub_dataset_through_a_stand_in(monkeypatch: pytest.MonkeyPatch) -> None
         raise ConnectionError("no route")
 
     monkeypatch.setattr(datasets, "load_dataset", offline)
-    with pytest.raises(TicketsError, match=r"could not get stanfordnlp/imdb .*no route"):
+    with refused("data.hub"):
         load_task("imdb")
 
 
@@ -124,14 +111,6 @@ def test_reviews_are_the_sentences_only() -> None:
     assert sum(map(len, task.splits.values())) == 8530
     assert np.bincount(np.concatenate([s.labels for s in task.splits.values()])).tolist() == [4265, 4265]
     assert not task.skipped
-
-
-def test_reading_data_imports_nothing_heavy() -> None:
-    code = (
-        "import sys, robust_tickets.data.load, robust_tickets.data.batching, robust_tickets.attack.examples\n"
-        "sys.exit(any(m in sys.modules for m in ('torch', 'pyarrow', 'transformers', 'datasets')))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.shared

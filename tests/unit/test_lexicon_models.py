@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from refusing import refused
-from robust_tickets.errors import TicketsError
 from robust_tickets.resources import sentence_encoder as module
 from robust_tickets.resources.sentence_encoder import SentenceEncoder
 from robust_tickets.resources.tagger import MODEL, Tagger
@@ -136,7 +135,7 @@ def test_pooling_file_is_obeyed(folder: Path) -> None:
         assert encoder.pooling == ("cls",)
         assert np.allclose(encoder.encode(SENTENCES[:2]), [slow(encoder, text) for text in SENTENCES[:2]], atol=1e-6)
         (place / "config.json").write_text(json.dumps({"pooling_mode_odd_tokens": True}))
-        with pytest.raises(TicketsError, match="odd_tokens"):
+        with refused("encoder.modules"):
             SentenceEncoder.load(folder)
     finally:
         (place / "config.json").unlink()

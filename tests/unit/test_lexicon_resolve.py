@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +217,7 @@ def test_status_lists_every_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     (told,) = status("tagger")
     assert (told.found, told.get) == (False, "pip install x")
     assert "no_such_package_x is not installed" in told.where
-    with pytest.raises(TicketsError, match="no_such_package_x is not installed"):
+    with refused("resource.package"):
         resolve("tagger")
 
 
@@ -235,12 +233,3 @@ def test_looking_makes_no_folder(tmp_path: Path) -> None:
     with pytest.raises(TicketsError):
         resolve("vectors")
     assert not (tmp_path / "cache").exists()
-
-
-def test_nothing_heavy_is_imported() -> None:
-    code = (
-        "import sys; from robust_tickets.resources.kinds import status; status();"
-        "print(sorted({'torch', 'nltk', 'transformers', 'sentence_transformers', 'pyarrow'} & set(sys.modules)))"
-    )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"

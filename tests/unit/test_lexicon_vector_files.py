@@ -57,14 +57,14 @@ def test_a_list_of_words_beside_it(tmp_path: Path, name: str) -> None:
     for wrong in ('{"good": 0, "bad": 0}', '{"good": 5}', "[1]", '"good"', '{"a": "b"}'):
         if name.endswith("json"):
             (folder / name).write_text(wrong)
-            with pytest.raises(TicketsError, match="neither a list of words"):
+            with refused("vectors.damaged"):
                 Vectors.load(folder)
 
 
 def test_textattacks_cache_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TA_CACHE_DIR", str(tmp_path / "ta"))
     folder = textattack(tmp_path / "ta" / "word_embeddings" / "paragramcf")
-    with pytest.raises(TicketsError, match="if you trust it, run"):
+    with refused("resource.missing"):
         resolve("vectors")
     (folder / "wordlist.json").write_text(json.dumps(WORDS))
     assert (resolve("vectors").path, resolve("vectors").origin) == (folder, "installed folder")
@@ -84,13 +84,13 @@ def test_its_table_of_neighbours_is_taken_as_it_is(tmp_path: Path) -> None:
     assert all(
         cosine == Vectors(WORDS, matrix()).cosine("fine", word) for word, cosine in vectors.neighbours("fine", 2)
     )
-    with pytest.raises(TicketsError, match="holds 2 a word, 3 are asked for"):
+    with refused("vectors.neighbours"):
         vectors.neighbours("fine", 3)
     np.save(folder / "nn.npy", nearest[:, ::-1])
     assert resolve("vectors", folder).digest != plain
     for wrong in (nearest[:3], nearest + 1, nearest.astype(np.float32), nearest[0]):
         np.save(folder / "nn.npy", wrong)
-        with pytest.raises(TicketsError, match="not a table of 5 words"):
+        with refused("vectors.damaged"):
             Vectors.load(folder)
 
 
@@ -123,7 +123,7 @@ def test_text_files_by_many_names(tmp_path: Path) -> None:
         assert np.array_equal(vectors.matrix, matrix())
         assert Vectors.load(folder / name).digest == vectors.digest
     (folder / name).write_text("x 1 2 3\ny 1 2 3 4\n")  # a value too many is no word with a space
-    with pytest.raises(TicketsError, match="4 values where 3"):
+    with refused("vectors.damaged"):
         Vectors.load(folder)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -23,7 +22,6 @@ from robust_tickets.config import build, describe
 from robust_tickets.data.mlm import IGNORED, MaskedBlocks, blocks_of, find_corpus
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.execute import search_key
-from robust_tickets.experiment.recipe import read_recipe
 from robust_tickets.prune.gates import Gates
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.search.orticket import ORTicket
@@ -276,20 +274,6 @@ def test_the_checkpoint_of_another_corpus_or_encoder_is_refused(bert: Classifier
     for clf, task in ((bert, toy_task(21)), (changed, toy_task(20))):
         with refused("stage.other_work"):
             method(clf, task, folder=tmp_path)
-
-
-def test_one_ticket_for_several_tasks_as_the_page_says() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "papers" / "orticket.md").read_text(encoding="utf-8")
-    commands = re.findall(r"tickets run orticket (--set task=.*?)(?=\ntickets|\n```)", page, re.DOTALL)
-    shares = {}
-    for command in commands:
-        recipe = read_recipe("orticket", re.findall(r"--set (\S+)", command))
-        for arm in recipe.arms[:2]:  # the plain one and the one under FreeLB
-            assert arm.origin is not None
-            assert (arm.search, arm.origin.folder) == (None, "tickets/or")
-            assert arm.origin.draw is not None
-            shares[recipe.source.task] = arm.origin.draw.neurons
-    assert shares == {name: ORTicket.PER_TASK[name]["neurons"] for name in ("sst2", "imdb")}
 
 
 # --- settings --------------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from robust_tickets.errors import TicketsError
+from refusing import refused
 from robust_tickets.train import finetune as averaging
 from robust_tickets.train.finetune import Average, FineTune
 from tiny import tiny_classifier
@@ -72,5 +72,5 @@ def test_places_are_spread_over_the_last_part_and_end_with_it(share: float, tota
 
 @pytest.mark.parametrize("share", [-0.1, 1.1, float("nan")])
 def test_a_share_is_from_none_to_all(share: float) -> None:
-    with pytest.raises(TicketsError, match="average must be at least 0 and at most 1"):
+    with refused("settings.limit"):
         FineTune(average=share)

@@ -243,18 +243,6 @@ def test_accumulation_and_dropout_survive_a_kill(tmp_path: Path, monkeypatch: py
     assert finetune(tmp_path, **settings) == expected
 
 
-def test_stopping_early_on_purpose_goes_on_later(tmp_path: Path) -> None:
-    trainer = FineTune(**QUICK)
-    clf = tiny_classifier()
-    trainer(clf, toy_task(), folder=tmp_path, stop_after=4)
-    half = clf.digest
-    assert json.loads((tmp_path / "checkpoint" / "step-00000004" / "state.json").read_text())["step"] == 4
-    clf, whole = tiny_classifier(), tiny_classifier()
-    trainer(clf, toy_task(), folder=tmp_path)
-    trainer(whole, toy_task())
-    assert clf.digest == whole.digest != half
-
-
 @pytest.mark.parametrize("other", [{"lr": 2e-3}, {"seed": 1}, {"epochs": 5}, {"adversary": None}])
 def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path, other: dict[str, Any]) -> None:
     finetune(tmp_path)
@@ -376,6 +364,7 @@ assert attempt(folder / "cut") == 0
 """
 
 
+@pytest.mark.slow
 def test_a_process_killed_at_random_moments_ends_with_the_same_weights(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)

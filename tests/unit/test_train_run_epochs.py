@@ -32,11 +32,6 @@ def test_it_is_the_whole_run_up_to_there() -> None:
     )
 
 
-def test_all_epochs_are_the_whole_run() -> None:
-    whole = trained()
-    assert all(torch.equal(value, whole[name]) for name, value in trained(run_epochs=3).items())
-
-
 @pytest.mark.parametrize(
     "wrong", [{"run_epochs": 4}, {"run_epochs": -1}, {"run_epochs": 1, "max_steps": 5}, {"run_epochs": 1, "horizon": 5}]
 )

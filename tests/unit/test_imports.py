@@ -1,10 +1,12 @@
-"""What ``tickets attack`` loads of the package: what an attack needs, and nothing of what trains or searches."""
+"""What is loaded only where it is needed."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from tiny import tiny_classifier
 
@@ -29,3 +31,19 @@ def test_an_attack_loads_nothing_of_experiment_search_or_train(tmp_path: Path) -
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stderr.rstrip().endswith("[]"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import robust_tickets as rt; rt.compare_runs; rt.RunSet",
+        "import robust_tickets as rt; rt.methods(), rt.adversaries(), rt.attacks(), rt.backbones(), rt.recipes()",
+        "from robust_tickets.resources.kinds import status; status()",
+        "import robust_tickets.data.load, robust_tickets.data.batching, robust_tickets.attack.examples",
+    ],
+)
+def test_what_needs_no_model_loads_nothing_heavy(code: str) -> None:
+    heavy = ["torch", "transformers", "sentence_transformers", "scipy", "nltk", "pyarrow", "datasets"]
+    code = f"{code}\nimport sys; assert not set({heavy}) & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
