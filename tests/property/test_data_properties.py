@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import csv
 import json
+import re
 import tempfile
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from refusing import refused
 from robust_tickets.attack.examples import attack_set
 from robust_tickets.data import splits as divide
 from robust_tickets.data.arrow_tables import normalised
 from robust_tickets.data.batching import Batches
+from robust_tickets.data.diagnostics import two_labels
 from robust_tickets.data.load import load_task
 from robust_tickets.data.schema import order
 from robust_tickets.data.task import Split
@@ -204,3 +209,100 @@ def test_attack_sets_differ_by_seed() -> None:
     assert sets[0].tolist() != sets[1].tolist()
     assert [np.bincount(split.labels[s]).tolist() for s in sets] == [[50, 50], [50, 50]]
     assert len(attack_set(Split.of(["t"] * 9, [1] * 9), 4, 0, 2)) == 4
+
+
+TEXTS = st.lists(st.sampled_from("abcdefgh"), min_size=3, max_size=12)
+
+
+def write(folder: Path, **splits: list[str]) -> Path:
+    for name, texts in splits.items():
+        with open(folder / f"{name}.csv", "w", newline="") as file:
+            csv.writer(file).writerows([("text", "label"), *((f"text {text}", i % 2) for i, text in enumerate(texts))])
+    return folder
+
+
+def texts(split: object) -> list[str]:
+    return [example.texts[0].removeprefix("text ") for example in split]  # type: ignore[attr-defined]
+
+
+@settings(max_examples=15)
+@given(train=TEXTS, test=TEXTS)
+def test_seen_rows_leave_and_the_others_stay(train: list[str], test: list[str]) -> None:
+    with TemporaryDirectory() as name:
+        folder = write(Path(name), train=train, test=test)
+        if set(test) <= set(train):
+            with pytest.raises(TicketsError, match=f"all {len(test)} rows of test"):
+                load_task(folder, validation="none", drop_seen=True, labels=("0", "1"))
+            return
+        task = load_task(folder, validation="none", drop_seen=True, labels=("0", "1"))
+        assert texts(task.train) == train
+        assert texts(task.test) == [text for text in test if text not in train]
+        assert len(task.validation) == 0
+        dropped = sum(text in train for text in test)
+        assert any(note.startswith(f"test: {dropped} rows") for note in task.notes) == bool(dropped)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return write(tmp_path, train=list("abcdefgh") * 3, validation=list("ijk"), test=list("lmna"))
+
+
+def test_without_either_nothing_changes(folder: Path) -> None:
+    task = load_task(folder)
+    assert (texts(task.validation), texts(task.test)) == (list("ijk"), list("lmna"))
+    assert any("also in train" in warning for warning in task.warnings)
+
+
+def test_nothing_selects_though_a_split_is_called_validation(folder: Path) -> None:
+    task = load_task(folder, validation="none")
+    assert len(task.validation) == 0
+    assert texts(task.split("validation")) == list("ijk")
+    assert len(task.train) == 24
+
+
+def test_nothing_selects_and_a_split_selects_is_refused(folder: Path) -> None:
+    with refused("data.roles"):
+        load_task(folder, validation="none", splits={"validation": "validation"})
+    with refused("data.roles"):
+        load_task(folder / "train.csv", validation="none")
+
+
+rows = st.lists(
+    st.tuples(st.sampled_from(["a", "A", " a ", "b", "c", "d"]), st.integers(0, 2)), min_size=1, max_size=12
+)
+
+
+@given(rows, rows)
+def test_as_many_as_a_slow_twin_finds(train: list[tuple[str, int]], test: list[tuple[str, int]]) -> None:
+    splits = [
+        Split.of([t for t, _ in told], [n for _, n in told], name=name)
+        for name, told in (("train", train), ("test", test))
+    ]
+    said = two_labels(splits, ("x", "y", "z"))
+    under: dict[str, set[int]] = {}
+    for text, label in (*train, *test):
+        under.setdefault(text.strip().lower(), set()).add(label)
+    odd = [text for text, labels in under.items() if len(labels) > 1]
+    count = sum(text.strip().lower() in odd for text, _ in (*train, *test))
+    stand = "stand" if len(odd) > 1 else "stands"
+    assert said.partition(" under")[0] == (
+        f"{len(odd)} text{'s' * (len(odd) > 1)} of {count} rows {stand}" if odd else ""
+    )
+
+
+def test_the_first_is_told_by_line_and_label(tmp_path: Path) -> None:
+    lines = [f"film number {i},{'good' if i % 2 else 'bad'}" for i in range(300)]
+    lines[40] = "Film  number 7,bad"  # of line 9, in other letters
+    path = tmp_path / "reviews.csv"
+    path.write_text("text,label\n" + "\n".join(lines) + "\n")
+    (said,) = (words for words in load_task(path).warnings if "more than one label" in words)
+    assert said == (
+        "1 text of 2 rows stands under more than one label, so that no model can be right on all of them; "
+        "the first in line 9 (good) and line 42 (bad)"
+    )
+    assert said in load_task(path, max_rows=1).warnings
+    path.write_text("text,label\n" + "\n".join([*lines[:40], *lines[41:]]) + "\n")
+    other = tmp_path / "test.csv"
+    other.write_text("text,label\nFilm number 3,bad\nanother,good\n")
+    told = " ".join(load_task(path, test=other).warnings)
+    assert re.search(r"line 5 of (train|validation) \(good\) and line 2 of test \(bad\)", told)

@@ -1,4 +1,4 @@
-"""Properties of vectors on disk: any words and numbers come back as they went in; tables of neighbours add up in any order."""
+"""Properties of vectors, their neighbours and the word rule."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from robust_tickets.resources import vectors as module
 from robust_tickets.resources.vectors import Table, Vectors, read_vectors
 
 WORD = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=" \n\r"), min_size=1, max_size=6)
@@ -71,3 +72,28 @@ def test_a_table_changes_nothing(rows: list[list[int]], n: int, data: st.DataObj
         assert [tabled.cosine(word, other) for other in words] == [
             Vectors(words, matrix).cosine(word, other) for other in words
         ]
+
+
+ROWS = st.lists(
+    st.lists(st.integers(-2, 2), min_size=3, max_size=3), min_size=1, max_size=12
+)  # small integers: many ties
+
+
+@settings(max_examples=150, deadline=None)
+@given(ROWS, st.integers(0, 13), st.integers(1, 13), st.sampled_from([np.float16, np.float32]))
+def test_neighbours_are_the_best_there_are(rows: list[list[int]], n: int, block: int, dtype: type) -> None:
+    words = [f"w{number}" for number in range(len(rows))]
+    matrix = np.array(rows, dtype=dtype)
+    vectors = Vectors(words, matrix)
+    kept = module.ROWS
+    module.ROWS = block
+    try:
+        blocked = {word: Vectors(words, matrix).neighbours(word, n) for word in words}
+    finally:
+        module.ROWS = kept
+    for word in words:
+        found = vectors.neighbours(word, n)
+        assert found == blocked[word]
+        every = [(-(vectors.cosine(word, other) or 0.0), place) for place, other in enumerate(words) if other != word]
+        assert found == [(words[place], -minus) for minus, place in sorted(every)[:n]]
+        assert word not in dict(found)

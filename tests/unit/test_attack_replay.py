@@ -250,8 +250,8 @@ def test_advglue_layout(tmp_path: Path) -> None:
 
     two = Classifier.wrap(same, labels=["not_duplicate", "duplicate"], columns=("question1", "question2"))
     assert replay(open_set(path, task="qqp"), two).cell()["turned"] == 1
-    for task, said in ((None, "several tasks"), ("sst", "no task 'sst'"), ("odd", "no registered task")):
-        with pytest.raises(TicketsError, match=said):
+    for task in (None, "sst", "odd"):
+        with refused("replay.task"):
             open_set(path, task=task)
     for text in ("[]", "{}", '{"sst2": 3}'):
         path.write_text(text)

@@ -1,4 +1,4 @@
-"""EarlyBERT, fixed drawing points, the released off-by-one, the schedule's horizon, and searches that are interrupted."""
+"""EarlyBERT, drawing points, horizons; tickets found under word swaps."""
 
 from __future__ import annotations
 
@@ -11,16 +11,19 @@ import numpy as np
 import pytest
 
 import robust_tickets as rt
+from refusing import refused
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.config import build, describe, digest
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment.execute import search_key
 from robust_tickets.search import stopping
 from robust_tickets.search.base import PerTask
 from robust_tickets.search.earlybert import EarlyBERT
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.orticket import ORTicket
+from robust_tickets.stages import identity_of
 from robust_tickets.train.loop import TrainingRun
-from tiny import tiny_classifier
+from tiny import tiny_classifier, tiny_model, tiny_tokenizer
 from toy import toy_task
 
 SMALL: dict[str, Any] = {"batch_size": 4, "lr": 1e-3}
@@ -288,3 +291,69 @@ def test_a_search_that_is_killed_goes_on_to_the_same_ticket(
     assert again.ticket == whole.ticket
     for group in ("heads", "neurons"):
         assert all((a == b).all() for a, b in zip(again.ticket.scores[group], whole.ticket.scores[group], strict=True))
+
+
+LISTS = {
+    "good": ["great", "fine"],
+    "bad": ["awful", "poor"],
+    "film": ["movie"],
+    "movie": ["film", "story"],
+    "story": ["plot"],
+}
+KINDS = [rt.SynonymSwap, rt.SynonymHotFlip, rt.ASCC]
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A classifier whose folder has a head for masked words too."""
+    folder = tmp_path_factory.mktemp("masked")
+    model = tiny_model("bert", "AutoModelForMaskedLM")
+    model.save_pretrained(folder)
+    tiny_tokenizer(model.config).save_pretrained(folder)
+    return rt.load_classifier(folder, toy_task(8), max_length=32, device="cpu")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    (tmp_path / "lists.json").write_text(json.dumps(LISTS))
+    return tmp_path / "lists.json"
+
+
+def _search(method: str, adversary: Any) -> Any:
+    if method == "earlyrobust":
+        return rt.EarlyRobust(adversary=adversary, batch_size=8, lr=1e-2)
+    return rt.ORTicket(adversary=adversary, corpus="task", block=16, batch_size=4, lr=1e-2, epochs=1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("method", ["earlyrobust", "orticket"])
+def test_every_pair_finds_its_ticket(method: str, kind: Any, start: Any, source: Path) -> None:
+    ticket = _search(method, kind(source=str(source)))(start, toy_task(24)).ticket
+    plain = _search(method, None)(start, toy_task(24)).ticket
+    told = [[list(map(float, row)) for row in t.scores["neurons"]] for t in (ticket, plain)]
+    assert told[0] != told[1]
+
+
+@pytest.mark.parametrize("kind", [rt.RobustT, rt.Prasanna])
+def test_the_words_of_the_first_stage_decide_too(kind: Any, start: Any, source: Path) -> None:
+    """Else a walk would find the search done that was tuned on other words."""
+    method = kind(tuning=rt.FineTune(adversary=rt.SynonymSwap(source=str(source))))
+    before = [search_key(method, {}), identity_of(method, start, toy_task(8))]
+    assert [search_key(method, {}), identity_of(method, start, toy_task(8))] == before
+    source.write_text(json.dumps({**LISTS, "good": ["fine"]}))
+    after = [search_key(method, {}), identity_of(method, start, toy_task(8))]
+    assert all(a != b for a, b in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("method", ["earlyrobust", "orticket"])
+def test_other_words_under_the_same_path_are_another_search(
+    method: str, start: Any, source: Path, tmp_path: Path
+) -> None:
+    search = _search(method, rt.SynonymSwap(source=str(source)))
+    folder = tmp_path / "search"
+    search(start, toy_task(24), folder=folder)
+    assert (folder / "checkpoint").is_dir()
+    search(start, toy_task(24), folder=folder)  # the same again goes on from there
+    source.write_text(json.dumps({**LISTS, "good": ["fine"]}))
+    with refused("stage.other_work"):
+        search(start, toy_task(24), folder=folder)

@@ -36,12 +36,12 @@ def three_classes() -> Any:
 
 @pytest.mark.parametrize("method", [FineTune(**QUICK), EarlyRobust(batch_size=8)])
 def test_a_classifier_that_does_not_fit_the_task_is_refused(method: Any) -> None:
-    for clf, task, said in (
-        (tiny_classifier(labels=("b", "a")), toy_task(16), "labels are b, a, those of toy are a, b"),
-        (tiny_classifier(), three_classes(), "those of three are a, b, c"),
-        (tiny_classifier(), toy_task(16, pairs=True), r"toy has 2 .* reads 1 "),
+    for clf, task, code in (
+        (tiny_classifier(labels=("b", "a")), toy_task(16), "classifier.labels"),
+        (tiny_classifier(), three_classes(), "classifier.labels"),
+        (tiny_classifier(), toy_task(16, pairs=True), "classifier.columns"),
     ):
-        with pytest.raises(TicketsError, match=said):
+        with refused(code):
             method(clf, task)
 
 

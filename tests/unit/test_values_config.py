@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from refusing import refused
 from robust_tickets.config import build, build_component, canonical, describe, digest, read_toml, to_plain
-from robust_tickets.errors import TicketsError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,37 +80,37 @@ def test_canonical_text_and_hash_stay_as_they_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "words"),
+    ("values", "code"),
     [
-        ({"name": "n", "flagg": True}, r"config: unknown key 'flagg'\n  hint: did you mean 'flag'\?"),
-        ({"name": "n", "inner": {"dept": 1}}, r"config\.inner: unknown key 'dept'\n  hint: did you mean 'depth'\?"),
-        ({"name": "n", "inner": {"depth": 1.5}}, r"config\.inner\.depth: expected a whole number, got 1\.5"),
-        ({"name": "n", "inner": {"depth": True}}, "expected a whole number, got True"),
-        ({"name": "n", "inner": {"rate": "fast"}}, "expected a number, got 'fast'"),
-        ({"name": "n", "inner": {"rate": True}}, "expected a number, got True"),
-        ({"name": "n", "inner": 3}, "expected a table, got 3"),
-        ({"name": 3}, "expected a text, got 3"),
-        ({"name": "n", "flag": 1}, "expected true or false, got 1"),
-        ({"name": "n", "flag": "false"}, "expected true or false, got 'false'"),
-        ({"name": "n", "mode": "c"}, "expected 'a' or 'b', got 'c'"),
-        ({"name": "n", "sizes": 3}, "expected a list, got 3"),
-        ({"name": "n", "sizes": [1, "2"]}, r"sizes\[1\]: expected a whole number"),
-        ({"name": "n", "pair": ["x"]}, "expected a list of 2"),
-        ({"name": "n", "maybe": 3}, "expected a text, got 3"),
-        ({"name": "n", "table": []}, "expected a table"),
-        ({"name": "n", "table": {"k": "v"}}, r"table\.k: expected a number"),
-        ({"name": "n", "adversary": 3}, "expected a name or a table with a name"),
-        ({"name": "n", "adversary": {"steps": 3}}, "expected a name or a table with a name"),
-        ({"name": "n", "adversary": "freelbb"}, "did you mean 'freelb'"),
+        ({"name": "n", "flagg": True}, "config.unknown_key"),
+        ({"name": "n", "inner": {"dept": 1}}, "config.unknown_key"),
+        ({"name": "n", "inner": {"depth": 1.5}}, "config.type"),
+        ({"name": "n", "inner": {"depth": True}}, "config.type"),
+        ({"name": "n", "inner": {"rate": "fast"}}, "config.type"),
+        ({"name": "n", "inner": {"rate": True}}, "config.type"),
+        ({"name": "n", "inner": 3}, "config.type"),
+        ({"name": 3}, "config.type"),
+        ({"name": "n", "flag": 1}, "config.type"),
+        ({"name": "n", "flag": "false"}, "config.type"),
+        ({"name": "n", "mode": "c"}, "config.type"),
+        ({"name": "n", "sizes": 3}, "config.type"),
+        ({"name": "n", "sizes": [1, "2"]}, "config.type"),
+        ({"name": "n", "pair": ["x"]}, "config.type"),
+        ({"name": "n", "maybe": 3}, "config.type"),
+        ({"name": "n", "table": []}, "config.type"),
+        ({"name": "n", "table": {"k": "v"}}, "config.type"),
+        ({"name": "n", "adversary": 3}, "config.component"),
+        ({"name": "n", "adversary": {"steps": 3}}, "config.component"),
+        ({"name": "n", "adversary": "freelbb"}, "registry.unknown"),
         (
             {"name": "n", "adversary": {"name": "freelb", "stepss": 3}},
-            r"config\.adversary: unknown key 'stepss'\n  hint: did you mean 'steps'",
+            "config.unknown_key",
         ),
-        ({}, "config: missing name"),
+        ({}, "config.missing_key"),
     ],
 )
-def test_mistakes_name_their_place(values: dict[str, Any], words: str) -> None:
-    with pytest.raises(TicketsError, match=words):
+def test_mistakes_name_their_place(values: dict[str, Any], code: str) -> None:
+    with refused(code):
         build(Outer, values)
 
 
