@@ -13,7 +13,6 @@ import pytest
 
 import robust_tickets as rt
 from robust_tickets import cache
-from robust_tickets.attack.tables import write_table
 from robust_tickets.data.arrow_tables import token_table
 from robust_tickets.data.mlm import blocks_of, find_corpus
 from robust_tickets.resources import vectors as vector_files
@@ -175,34 +174,3 @@ def test_a_flipped_bit_costs_a_warning_and_changes_no_row(
             assert made() == first, (path, bit)
             assert capsys.readouterr().err.count("warning: ") == 1
             assert path.read_bytes() == whole
-
-
-KILLED = """
-import os, sys
-import robust_tickets as rt
-from robust_tickets.attack import tables
-from robust_tickets.data.readers import CsvRows
-
-def cut(*_):
-    os._exit(9)
-    yield
-
-if sys.argv[1] == "convert":
-    CsvRows.records = cut
-    rt.load_task("reviews.csv")
-tables.write_table(cut(), ["text"], "found.parquet")
-"""
-
-
-@pytest.mark.parametrize("what", ["convert", "table"])
-def test_what_a_killed_process_left_half_written_is_swept(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    Path("reviews.csv").write_text(ROWS)
-    assert subprocess.run([sys.executable, "-c", KILLED, what], check=False).returncode == 9
-    assert len(list(tmp_path.rglob(".*.part"))) == 1
-    rt.load_task("reviews.csv")
-    write_table([], ["text"], "found.parquet")
-    assert list(tmp_path.rglob(".*.part")) == []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -250,16 +249,6 @@ def test_bad_texts_are_left_out_and_counted(tmp_path: Path, tokenizer: Any, caps
     path.write_text('{"text": "the film is good"}\n{bad\n{"text": 3}\n{"text": null}\n' * 30)
     blocks_of(find_corpus(str(path)), tokenizer, 8)
     assert "60 texts were left out" in capsys.readouterr().err
-
-
-def test_memory_stays_bounded(tmp_path: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks_module, "AT_ONCE", 10_000)
-    path = _txt(tmp_path, TEXTS * 10_000)
-    tracemalloc.start()
-    made = blocks_of(find_corpus(str(path)), tokenizer, 32)
-    assert tracemalloc.get_traced_memory()[1] < 4e6
-    tracemalloc.stop()
-    assert len(made) > 5000
 
 
 @pytest.mark.parametrize(

@@ -126,13 +126,13 @@ def test_text_files_by_many_names(tmp_path: Path) -> None:
         Vectors.load(folder)
 
 
-def test_what_is_wrong_with_a_folder_is_said(tmp_path: Path) -> None:
+def test_folders_without_vectors_are_refused(tmp_path: Path) -> None:
     (tmp_path / "w").mkdir()
     (tmp_path / "w" / "words.txt").write_text("a\n")
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "GoogleNews.bin").write_bytes(b"")
-    for name, words in (("w", "resource.missing"), ("b", "resource.missing")):
-        with refused(words):
+    for name in ("w", "b"):
+        with refused("resource.missing"):
             resolve("vectors", tmp_path / name)
     assert lacks(tmp_path) == lacks(tmp_path / "absent") == ""
 

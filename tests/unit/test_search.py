@@ -83,11 +83,6 @@ def test_each_rule_fires_where_it_should(rule: Any, trace: list[float], options:
     assert first(rule, trace, **options) == expected
 
 
-def test_an_unknown_rule_is_refused() -> None:
-    with refused("settings.choice"):
-        EarlyRobust(stop="papers")  # type: ignore[arg-type]
-
-
 @settings(max_examples=30, deadline=None)
 @given(hnp.arrays(bool, st.tuples(st.integers(1, 6), st.integers(1, 40))))
 def test_distances_are_hamming_over_size(points: np.ndarray) -> None:
@@ -371,6 +366,7 @@ def test_a_task_that_is_none_is_refused(method: Any) -> None:
 
 
 TYPOS = [
+    {"stop": "papers"},
     {"head_scope": "layerwise"},
     {"rule": "exat"},
     {"at": "last"},

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import robust_tickets as rt
 from refusing import refused
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.backbone.layout import layout_of
@@ -296,13 +295,3 @@ def test_random_tickets_that_make_no_sense_are_refused(
         RandomTicket(**settings)(tiny_classifier(), like=tickets[which]())
     with refused("settings.limit"):
         RandomTicket(sparsity=1.0)
-
-
-@pytest.mark.parametrize("name", ["imp", "omp", "random"])
-def test_methods_are_found_by_name_and_their_tickets_apply(name: str) -> None:
-    from robust_tickets.registry import METHODS
-
-    clf = tiny_classifier(layers=2)
-    ticket = METHODS.get(name)(seed=3)(clf, toy_task(16)).ticket
-    masked = rt.apply(clf, ticket) if ticket.kind == "unstructured" else rt.compact(clf, ticket)
-    assert masked.logits(["a good film"]).shape == (1, 2)

@@ -233,14 +233,6 @@ def test_every_epoch_sees_every_row_once_in_another_order() -> None:
     assert seen[0] != seen[1]
 
 
-def test_file_order_is_the_files() -> None:
-    task, clf = toy_task(10), tiny_classifier()
-    batches = batches_of(clf, task, 4, 0, file_order=True)
-    got = [label for batch in batches.epoch(1) for label in batch.labels.tolist()]
-    assert got == task.train.labels.tolist()
-    assert [len(batch) for batch in batches.epoch(0, start=1)] == [4, 2]
-
-
 @pytest.mark.parametrize("log_every", [1, 3, 50])
 def test_a_loss_that_is_not_a_number_stops_the_run(tmp_path: Path, log_every: int) -> None:
     clf = tiny_classifier()
@@ -278,7 +270,18 @@ def test_no_step_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"epochs": 0}, {"lr": 0.0}, {"warmup": 1.0}, {"precision": "fp16"}, {"max_steps": 0}, {"clip": -1.0}]
+    "wrong",
+    [
+        {"epochs": 0},
+        {"lr": 0.0},
+        {"warmup": 1.0},
+        {"precision": "fp16"},
+        {"max_steps": 0},
+        {"clip": -1.0},
+        {"evaluate": "epochs"},
+        {"evaluation_rows": -3},
+        {"accumulate": 1.5},
+    ],
 )
 def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(TicketsError):

@@ -56,14 +56,6 @@ def test_evaluation_refuses_what_does_not_fit() -> None:
     assert evaluate(tiny_classifier(), task.test, labels=task.labels).n == 12
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"evaluate": "epochs"}, {"evaluation_rows": -3}, {"precision": "fp16"}, {"accumulate": 1.5}]
-)
-def test_typos_do_not_choose_the_other_branch(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TicketsError, match=rf"FineTune\.{next(iter(wrong))} "):
-        FineTune(**wrong)
-
-
 def test_a_frozen_model_is_refused() -> None:
     clf = tiny_classifier()
     clf.model.requires_grad_(False)
