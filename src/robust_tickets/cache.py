@@ -17,9 +17,8 @@ from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.progress import warn
 
 Found = TypeVar("Found")
-_stand_ins: dict[
-    Path, Path
-] = {}  # temporary folders of this process, and of those that it forks, by the cache they stand for
+# temporary folders of this process, and of those that it forks, by the cache they stand for
+_stand_ins: dict[Path, Path] = {}
 
 
 def cache_place(*parts: str) -> Path:

@@ -20,15 +20,7 @@ from typing import Any
 from cyclopts import App, CycloptsError, MissingArgumentError, UnusedCliTokensError
 
 from robust_tickets import __version__, environment, progress
-from robust_tickets.cli import attack as attack_
-from robust_tickets.cli import attack as judging
-from robust_tickets.cli import check as checking
-from robust_tickets.cli import doctor, stages
-from robust_tickets.cli import export as using
-from robust_tickets.cli import ls as looking
-from robust_tickets.cli import report as report_
-from robust_tickets.cli import reproduce as reproducing
-from robust_tickets.cli import run as walking
+from robust_tickets.cli import attack, check, doctor, export, ls, report, reproduce, run, stages
 from robust_tickets.cli.options import Answer
 from robust_tickets.errors import BAD_INPUT, FAILED, TicketsError
 from robust_tickets.progress import clean
@@ -82,8 +74,8 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 for verb in (
-    walking.demo, walking.run, stages.search, stages.draw, stages.train, attack_.attack, judging.replay, using.predict, report_.report,
-    using.export, checking.check, reproducing.reproduce, looking.ls, doctor.doctor,
+    run.demo, run.run, stages.search, stages.draw, stages.train, attack.attack, attack.replay, export.predict, report.report,
+    export.export, check.check, reproduce.reproduce, ls.ls, doctor.doctor,
 ):  # fmt: skip
     app.command(verb)
 
@@ -94,9 +86,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Spinning OpenMP threads cost a training step 6 times its time where another process wants a core too (docs/dev/log.md);
     # the setting is read when torch is loaded, which no verb has done yet.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
-    if (
-        most := environment.allowed()
-    ) is not None:  # else a container of 2 processors on a machine of 64 has 64 threads fight for them
+    # torch would start a thread for each of the machine's processors, also in a container that may use two of 64
+    if (most := environment.allowed()) is not None:
         os.environ.setdefault("OMP_NUM_THREADS", str(most))
     try:
         code = _run(arguments)

@@ -214,9 +214,8 @@ def is_function(model: str) -> bool:
         return False
     run = Path(model.partition(":")[0])
     begun = any((run / name).is_file() for name in ("arms.json", "config.json"))
-    code = (run / "__init__.py").is_file() or run.with_name(
-        run.name + ".py"
-    ).is_file()  # a package, or a module and a folder beside it
+    # a package, or a module and a folder beside it
+    code = (run / "__init__.py").is_file() or run.with_name(run.name + ".py").is_file()
     return not run.is_dir() or (code and not begun)
 
 

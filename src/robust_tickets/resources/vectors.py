@@ -311,9 +311,8 @@ class Vectors:
         self._norms[self._norms == 0] = np.inf  # a zero vector is like nothing: cosine 0
         self._tables: dict[int, Table] = {}
         self._ready: dict[tuple[str, int], Neighbours] = {}
-        self._near: dict[
-            str, dict[str, float]
-        ] = {}  # the same lists by word: an attack asks for the cosines of its candidates
+        # the same lists by word: an attack asks for the cosines of its candidates
+        self._near: dict[str, dict[str, float]] = {}
         self._measured = lru_cache(maxsize=PAIRS)(self._measure)
 
     @classmethod
@@ -436,9 +435,8 @@ class Vectors:
         scores /= self._norms.astype(np.float32)
         scores[np.arange(len(rows)), rows] = -np.inf  # not itself
         if len(self.index) < len(self):
-            scores[
-                :, [row for row, word in enumerate(self.words) if self.index[word] != row]
-            ] = -np.inf  # a second listing of a word
+            # a second listing of a word
+            scores[:, [row for row, word in enumerate(self.words) if self.index[word] != row]] = -np.inf
         found = [self._best(row, line, n) for row, line in zip(rows, scores, strict=True)]
         return np.array([near for near, _ in found], dtype=np.int32), np.array([cosines for _, cosines in found])
 

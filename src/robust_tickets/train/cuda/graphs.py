@@ -127,9 +127,8 @@ class Captured(Engine):
         try:
             with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
                 loss = body(fed)
-        except (
-            RuntimeError
-        ) as problem:  # of a step that waits for the GPU, rewinds a random stream, or finds too little memory
+        # of a step that waits for the GPU, rewinds a random stream, or finds too little memory
+        except RuntimeError as problem:
             self.refused = reason(problem)
             self.replay = 0
             self._present()  # earlier micro-batches of this update may be in them
