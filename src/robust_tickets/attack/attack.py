@@ -1,4 +1,4 @@
-"""What an attack is: a recipe with its resources, and one run of it with everything that decides its result."""
+"""A configured attack, and one run of it with everything that decides its result."""
 
 from __future__ import annotations
 
@@ -344,7 +344,7 @@ class AttackRun:
 
     @cached_property
     def cut(self) -> int:
-        """How many of the texts have more tokens than the victim reads; of a callable nobody knows."""
+        """How many of the texts have more tokens than the victim reads; not known of a callable."""
         found = 0
         for row in self.rows if self.victim.cut_at is not None else ():
             with suppress(Exception):  # a text that the tokenizer cannot read is its example's own error

@@ -1,4 +1,4 @@
-"""The temperature an attack sees the victim at: as it is, a given one, or one fitted so that its confidence matches its accuracy.
+"""The temperature of an attacked victim: none, given, or fitted so that its confidence matches its accuracy.
 
 An over-confident victim's probabilities are all 1 in float32, and an attack that follows them sees no way; dividing the logits by a
 temperature changes no prediction, only how much of the way the attack sees (Guo et al., 2017, fit it by the likelihood of held-out rows).

@@ -1,4 +1,4 @@
-"""What an attack is put together from: where candidates come from, which words may change, which candidates pass.
+"""Base classes of the components of an attack: transformations, and constraints on words and on candidates.
 
 Transformations and constraints are registered components with settings like any other (a file each in ``transforms`` and
 ``constraints``). Each method returns its result, or is a generator that yields questions (``example.Ask``, ``Encode``, …), is sent the

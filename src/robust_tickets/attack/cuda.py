@@ -1,4 +1,4 @@
-"""Forward passes of a few fixed shapes on a GPU: each captured once as a graph, each giving a text the same bits in any company.
+"""Forward passes of a few fixed shapes on a GPU: each captured once as a graph, each giving a text the same bits beside any others.
 
 A GPU's matrix kernels are chosen by the shape of a batch, so a text's logits move (by about 1e-6) when its batch has another size. Here
 the shape depends on the text alone: its length rounded up, and as many rows as make ``TOKENS`` tokens, empty rows filled up. Within one
@@ -28,7 +28,7 @@ from robust_tickets.stats.classification import ERROR, FAILED, SKIPPED, SUCCESS,
 
 TOKENS = 2048  # of one pass: 85 sentences of 24 tokens. An H200 then gives 75 % (fp32) of what it gives at 16,384, and little is filled up
 STEPS = ((64, 8), (128, 16), (1 << 20, 32))  # lengths are rounded up to a multiple of the second, up to the first
-TRIALS = 4  # companies a probe is put into
+TRIALS = 4  # batches a probe is put into
 # streams; half precision is quick enough that capturing every shape twice costs more than it brings
 LANES = {"float32": 2}
 
@@ -146,7 +146,7 @@ class Shapes:
         return self._graphs[key]
 
     def alike(self) -> bool:
-        """Whether a probe gets the same bits at every place and in every company of its shape, at three lengths."""
+        """Whether a probe gets the same bits at every position and beside any rows of its shape, at three lengths."""
         import torch
 
         limit = self.clf.max_length

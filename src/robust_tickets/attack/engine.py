@@ -1,4 +1,4 @@
-"""Run an attack: examples in flight, services that answer their questions, outcomes kept one by one, the result.
+"""The attack engine: run examples, answer their questions, log each outcome, write the result.
 
 The result depends on the ``AttackRun`` alone; ``Speed`` only decides how fast it comes. With a folder, the same run after a kill resumes
 and ends with the same outcomes.

@@ -1,4 +1,4 @@
-"""What a reader must know before believing an attack's numbers.
+"""Flags: what a reader must know before relying on an attack's numbers.
 
 A flag is a sentence for people and a code for programs. Most of them name a way in which a victim can look more robust than it is: a
 score that the attack cannot see move, texts that were learnt by heart, a set of one class, words that have no candidates.

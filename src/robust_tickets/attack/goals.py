@@ -1,4 +1,4 @@
-"""What an attack seeks: how far a text has come towards it, and whether it is there.
+"""Goals of an attack: the score of a text, and whether the text reaches the goal.
 
 The search compares scores and asks whether the goal is reached; it knows neither labels nor probabilities. The goal of today's recipes is
 untargeted: another class than the label is the most probable one. The score is TextAttack's probability 1 - p(label) in float32, or the

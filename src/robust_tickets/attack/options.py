@@ -1,4 +1,4 @@
-"""What a user chooses of an attack beside the recipe; light, so that the command line shows it without loading numpy."""
+"""Options of an attack besides its recipe. Imports no numpy, so that the command line can list them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attack once, replay on all: adversarial texts found on one model, or written down in a file, put to others.
+"""Replay: adversarial texts found on one model, or listed in a file, given to other models.
 
 A replayed text was made against another model, so a model that resists it has resisted little, while one that falls has fallen for
 certain: the accuracy here is an upper bound of the accuracy under an attack of its own. Whether a text is right is decided as in an

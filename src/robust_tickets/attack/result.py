@@ -1,4 +1,4 @@
-"""What an attack found: the numbers, how sure they are, and every example."""
+"""The result of an attack: numbers, intervals and every example."""
 
 from __future__ import annotations
 

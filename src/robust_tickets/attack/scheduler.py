@@ -2,7 +2,7 @@
 
 Each example is a generator. In every round the questions of all live examples are collected, each service answers its own in one call,
 and the answers are sent back; a finished example makes room for the next, which is only then read. What comes out for an example
-depends on that example alone, never on its company. A failure stays with the example that caused it: a call that fails is cut in
+depends on that example alone. A failure stays with the example that caused it: a call that fails is cut in
 halves until the culprit is found. Only what the service itself blames on the run (a ``TicketsError`` of exit code 3) ends all.
 """
 

@@ -1,8 +1,8 @@
-"""The victim's service: questions of many examples in, rows of probabilities out.
+"""Services: answer the questions of many examples in batches.
 
-Texts are taken by length, tokenised a portion at a time, looked up by token ids (per example: what it has seen; across examples: what
-this round already ran) and run in batches of at most ``token_budget`` padded tokens; on a GPU, in fixed shapes (see ``shapes``) unless a
-budget was asked for. Softmax is taken in float32 on the CPU.
+For the victim, texts are taken by length, tokenised a portion at a time, looked up by token ids (per example: what it has seen;
+across examples: what this round already ran) and run in batches of at most ``token_budget`` padded tokens; on a GPU, in fixed shapes
+(see ``cuda``) unless a budget was asked for. Softmax is taken in float32 on the CPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Whose rules an attack follows: this package's own, or those of one version of TextAttack (``compat``).
+"""The rules an attack follows: this package's own, or those of one version of TextAttack (``compat``).
 
 The algorithms are the same; versions of TextAttack differ in what counts as a word, how a word is found again in its text, which words
 are ranked, how rounding is treated, which stop words there are and how many words BERT-Attack considers (docs/guides/attacks/versions.md has

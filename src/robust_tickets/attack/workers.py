@@ -1,4 +1,4 @@
-"""Worker processes: each takes a share of the examples through their steps, and one process, which holds the models, answers them all.
+"""Worker processes: each runs a share of the examples; one process holds the models and answers them all.
 
 On a GPU the words, spans and candidates of an attack cost more time than the forward passes, and Python computes on one core. So the
 process is forked: a worker inherits the recipe and its tables, looks words up, cuts texts, tokenises, and sends what is left, token ids,

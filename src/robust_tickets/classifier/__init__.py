@@ -1,4 +1,4 @@
-"""Classifiers: what is trained, pruned, attacked and asked. Importing this loads no torch."""
+"""Classifiers to train, prune, attack and predict with. Importing this loads no torch."""
 
 from robust_tickets.classifier.base import Classifier, as_classifier, batches_by_size
 from robust_tickets.classifier.callable import CallableClassifier

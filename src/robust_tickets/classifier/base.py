@@ -1,4 +1,4 @@
-"""The abstract classifier: what models, ONNX files and Python functions share, from texts to labels."""
+"""The base class of classifiers: what models, ONNX files and Python functions share."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class Classifier(ABC):
 
     @property
     def cut_at(self) -> int | None:
-        """Tokens of a text that are read; None where nobody knows."""
+        """Tokens of a text that are read; None if unknown."""
         return self.max_length
 
     def cuts(self, text: Text) -> bool:
@@ -179,7 +179,7 @@ class Classifier(ABC):
         return [self.labels[i] for i in p.argmax(axis=1)], p
 
     def named(self, labels: Sequence[str]) -> Self:
-        """Name classes that nobody named (LABEL_0, LABEL_1, …), in the order of the outputs."""
+        """Name unnamed classes (LABEL_0, LABEL_1, …), in the order of the outputs."""
         names = checked_labels(labels)
         if names != self.labels and (not unnamed(self.labels) or len(names) != len(self.labels)):
             raise TicketsError(
@@ -293,7 +293,7 @@ def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
 
 
 def unnamed(labels: Sequence[str]) -> bool:
-    """Whether these are what transformers writes where nobody named the classes."""
+    """Whether these are the names that transformers writes for unnamed classes."""
     return all(label == f"LABEL_{i}" for i, label in enumerate(labels))
 
 

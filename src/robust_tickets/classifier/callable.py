@@ -26,7 +26,7 @@ CALM = 100  # calls without a failure after which more texts at once are tried a
 MOST = 1e6  # seconds to wait, or calls a second; a thread cannot wait for ever
 KEPT = 4_000_000  # characters of texts whose answers are kept
 ROUNDING = 1e-6  # by which the top one of two may be below a half
-NUMBERED = re.compile(r"label_(\d+)")  # what transformers calls classes that nobody named
+NUMBERED = re.compile(r"label_(\d+)")  # names that transformers gives to unnamed classes
 HINT = "return probabilities, one row a text and one column a label, rows summing to 1 (apply softmax to logits)"
 ALL = "let it give every class: pipeline(…, top_k=None)"
 SOFTMAX = 'let it give probabilities that sum to 1: pipeline(…, function_to_apply="softmax")'

@@ -230,7 +230,7 @@ class About(NamedTuple):
     """What ``tickets.json`` says."""
 
     max_length: int | None = None
-    columns: tuple[str, ...] | None = None  # None where nobody says what the model reads
+    columns: tuple[str, ...] | None = None  # None if unknown
     masked: bool = False  # whether the masks of an unstructured ticket lie beside it
 
 

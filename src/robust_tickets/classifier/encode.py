@@ -1,4 +1,4 @@
-"""Texts as they come (a string, or a tuple of one or two), as a model sees them, and in batches of like size."""
+"""Encoded texts, and batches of texts of similar length."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def padded(
 
 # "equal": only texts of one length together; "alone": no two texts together
 Side = Literal["right", "left", "equal", "alone"]
-LONGEST = 512  # tokens of a text where nobody says; what a model of unknown make is cut at
+LONGEST = 512  # tokens of a text where nothing else is given
 SHORT, LONG = "a good film", "this is quite a bit longer than the first text, and it has some more words in it"
 AGREE = {"float64": 1e-6, "float32": 1e-4}  # of 1 + the largest logit; what padding may move, by rounding
 HALF = 5e-2  # for shorter types
@@ -212,7 +212,7 @@ def positions_of(model: Any) -> int | None:
 
 def own_length(tokenizer: Any, positions: int | None) -> int:
     """Tokens at which a model that was not made here is cut: what its tokenizer says, at most 512 and what it has positions for."""
-    own = getattr(tokenizer, "model_max_length", LONGEST)  # transformers writes 1e30 where nobody knows
+    own = getattr(tokenizer, "model_max_length", LONGEST)  # transformers writes 1e30 where it is unknown
     return int(min(own or LONGEST, positions or LONGEST, LONGEST))
 
 

@@ -1,4 +1,4 @@
-"""From a name to a classifier: where a checkpoint lies, its weights, its head, and a new head from the seed alone.
+"""Load a classifier by name: find the checkpoint, read its weights and head, draw what it lacks from the seed.
 
 A name is looked up as a folder, as an embedded model, in the Hub's cache, on the Hub, in that order. The weights a checkpoint lacks (the
 classification head, at times the pooler) are drawn from a generator named after them, so that neither the global random state nor the order

@@ -1,7 +1,7 @@
-"""The one way a folder's config, tokenizer and weights are read: the JSON and the safetensors that lie in it.
+"""Read the config, tokenizer and weights of a folder: JSON and safetensors files in that folder only.
 
 transformers is never given a folder to look for weights in: it would take what an index or the config names (a pickle, a file elsewhere),
-an adapter, a sharded training checkpoint. No code of a folder runs, nobody is asked whether it may, and nothing is asked of the Hub.
+an adapter, a sharded training checkpoint. No code of a folder runs, no prompt offers to run it, and nothing is fetched from the Hub.
 A test keeps every other call of ``from_pretrained`` out of the package.
 """
 

@@ -1,4 +1,4 @@
-"""Tokenizers: read one that is really there, its digest, and token ids put together from pieces between spaces.
+"""Tokenizers: loading, digests, and token ids assembled from pieces between spaces.
 
 transformers makes a tokenizer of a folder without any, with an empty vocabulary: every word becomes unknown and the model still answers.
 So the files must be there, and the vocabulary is checked.

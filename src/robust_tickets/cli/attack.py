@@ -1,4 +1,4 @@
-"""The verb that puts given adversarial texts to models: ``replay``."""
+"""The verbs ``attack`` and ``replay``."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def attack(
 
 
 def _called(label_map: dict[str, int | str], labels: tuple[str, ...]) -> dict[str, int]:
-    """What the data calls each class: by the label map, else by name, or by number where nobody named it."""
+    """What the data calls each class: by the label map, else by name, or by number where it has no name."""
     from robust_tickets.classifier.base import unnamed
     from robust_tickets.data.schema import match
 

@@ -1,4 +1,4 @@
-"""The verb ``check``, a gate for CI: measured numbers against least values. It imports no torch."""
+"""The verb ``check``: measured numbers against thresholds, for CI. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tickets doctor``: what is installed and found, which attacks that makes ready, how large the cache is. Imports no torch."""
+"""The verb ``doctor``: what is installed, which attacks are ready, the size of the cache. Imports no torch."""
 
 from __future__ import annotations
 

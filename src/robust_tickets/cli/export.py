@@ -1,4 +1,4 @@
-"""Verbs that use a model or a run: ``attack``, ``predict``, ``report``, ``export``."""
+"""The verbs ``predict`` and ``export``."""
 
 from __future__ import annotations
 

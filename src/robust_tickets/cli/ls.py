@@ -1,4 +1,4 @@
-"""The verb ``ls``, which only looks: it imports no torch."""
+"""The verb ``ls``. Imports no torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options that verbs share, the answer that each gives, and a classifier from its name on the command line.
+"""Options that several verbs share, the ``Answer`` of a verb, and the classifier that a command names.
 
 ``module:function`` imports the module of that name, from the working directory or from what is installed, and thereby runs it: it is the
 user's own code, named by the user. Nothing that comes with a model is ever run.

@@ -1,5 +1,4 @@
-"""What a reader of the results would want to know about the splits: texts they share, texts under two labels, classes they lack, how few
-rows they have."""
+"""Diagnostics of splits: shared texts, texts under two labels, missing classes, too few rows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Masked words: a corpus of texts without labels, cut into blocks, in masked batches.
-
-Unlabelled text, for masked-language modelling: from a file, a folder, the Hub, or the texts of a task.
+"""Masked language modelling: unlabelled text of a file, a folder, the Hub or a task, in masked batches of blocks.
 
 A document is a line of a .txt file, a row of a table (the column ``text``, or the only one), a text or pair of a task.
 A corpus is read again whenever it is asked for its texts, one at a time; its digest depends on what it holds, not on

@@ -1,4 +1,4 @@
-"""Which column is text and which is label, and which class each label value is.
+"""The columns of text and label, and the class of each label value.
 
 Columns are inferred where only one reading is possible, else asked for. The order of classes never depends on the order of rows.
 Values 0..C-1 are ids. Other whole or decimal numbers (stars 1..5) are names in numeric order. Anything else is a name, in sorted order.

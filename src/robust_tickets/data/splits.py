@@ -1,4 +1,4 @@
-"""Dividing rows into splits by a hash of the normalised text, so that no duplicate ever crosses from one split to another."""
+"""Splits by a hash of the normalised text, so that no duplicate crosses from one split to another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a task is: named splits of labelled texts (single or pairs), with label names and what was noticed while reading.
+"""A task: named splits of labelled texts (single or pairs), its label names, and notes from reading.
 
 A ``Split`` is a view on rows of a memory-mapped table: opening one costs a few integers a row, its texts stay on disk until they are
 asked for. Digests depend on texts and labels only, never on paths or times, so that they are equal on every machine.

@@ -1,4 +1,4 @@
-"""Export: one folder that somebody else can load; compact (smallest), dense (plain transformers) or ONNX (no Python at all).
+"""Export a folder that others can load: compact (smallest), dense (plain transformers) or ONNX (no Python).
 
 The folder appears whole or not at all: it is written beside its place and renamed into it. ``export.json`` lists its files with their
 hashes, so that a later export may replace it, and only it: a folder with anything else in it, or with edits, is left alone.

@@ -1,4 +1,4 @@
-"""ONNX: written by torch's own exporter, and checked against torch before anyone sees the file; ``classifier.onnx`` opens it again.
+"""ONNX export by torch's own exporter, checked against torch; ``classifier.onnx`` reads it.
 
 The graph takes the model as it is (a compact model stays compact) with free batch and sequence axes. Beside ``model.onnx`` lie the
 tokenizer, ``labels.json`` (labels, maximum length, names of the inputs) and the stock family's ``config.json``, which is all that a

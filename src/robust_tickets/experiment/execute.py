@@ -1,4 +1,4 @@
-"""One stage at a time: search, draw, train, attack, each found done, resumed or run; and the same from plain values (``execute``)."""
+"""Run one stage: search, draw, train or attack, found done, resumed or new; also from plain values (``execute``)."""
 
 from __future__ import annotations
 

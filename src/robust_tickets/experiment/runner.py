@@ -1,4 +1,4 @@
-"""The whole experiment of a recipe: data, search, ticket, compact, train, attack, report.
+"""Run the experiment of a recipe: data, search, ticket, compact, train, attack, report.
 
 Running the same command again resumes or finds everything done. Two arms that share a stage (the same key) do its work once.
 """

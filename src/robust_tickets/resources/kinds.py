@@ -1,4 +1,4 @@
-"""The kinds of resources attacks need, and where one lies: a given path, the cache, another tool's folder, a package, the Hub, in this order.
+"""The kinds of resources, and where each is found: a given path, the cache, another tool's folder, a package, the Hub.
 
 Nothing is fetched at import, and a missing resource says what it is, where it was looked for and how to get it. What is given is taken
 or refused; it never falls through to something else.

@@ -1,4 +1,4 @@
-"""A masked language model that offers words for a place in a text: any transformers folder whose tokenizer is a WordPiece one.
+"""A masked language model that offers words for a position: any transformers folder with a WordPiece tokenizer.
 
 WordPiece marks a piece that continues a word by ``##``, and what an attack makes of the pieces depends on it, so that models with
 another tokenizer (RoBERTa's, say) are refused. Weights are read from safetensors and computed with in float32.

@@ -63,7 +63,7 @@ def model_files(path: Path) -> list[Path] | None:
 
 
 class SentenceEncoder:
-    """``encode(texts)`` gives one unit vector a text. The same list gives the same bits; a text's company moves it by less than 1e-6."""
+    """``encode(texts)`` gives one unit vector a text. The same list gives the same bits; the other texts of a batch move it by less than 1e-6."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Words: what one is, which ones attacks leave alone, and characters that look alike.
+"""The word rule, stop words, and look-alike characters.
 
 The word rule is the one that attacks, synonyms and checks share (TextAttack 0.3.11's, rewritten). A word is a maximal run of letters, digits
 and a few characters that may stand inside one, without those few at its ends. So "don't" and "well-made" are one word, "U.S." is two,

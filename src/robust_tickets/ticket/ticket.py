@@ -315,7 +315,7 @@ def expect_ticket(value: object) -> None:
 
 
 class ReadOnly(dict[str, Any]):
-    """A dict that json can write and nobody can change."""
+    """A read-only dict that json can write."""
 
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise TypeError("a ticket's provenance cannot be changed")

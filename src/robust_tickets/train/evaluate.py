@@ -35,7 +35,7 @@ class Evaluation:
 
     @property
     def only(self) -> str | None:
-        """The class that every row got, where rows of others were among them: such a model has learnt nothing to attack."""
+        """The class that every row got, where rows of others were among them: there is nothing to attack in such a model."""
         place = only_class(self.per_class)
         return None if place is None else str(self.per_class[place]["label"])
 

@@ -1,4 +1,4 @@
-"""One update, done eagerly: the gradients of a group of micro-batches, clipping, the learning rate, AdamW. The reference of all engines.
+"""One eager update: gradients of micro-batches, clipping, learning rate, AdamW. The reference of all engines.
 
 The loop says which batches and which update it is; everything that an update computes is here, and ``cuda/graphs.py`` records just this code
 as CUDA graphs. So nothing here reads a value back from the device, and what changes from update to update (learning rate, a penalty's

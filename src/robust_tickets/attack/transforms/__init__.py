@@ -1,1 +1,1 @@
-"""Transformations: what may stand in a word's place."""
+"""Transformations: candidates for a word."""

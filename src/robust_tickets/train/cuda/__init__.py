@@ -1,4 +1,4 @@
-"""Which engine a run gets: eager everywhere, CUDA graphs where they pay. The log says which one it was, and why."""
+"""The engine of a run: eager, or CUDA graphs where they pay. The log names it, with the reason."""
 
 from __future__ import annotations
 
