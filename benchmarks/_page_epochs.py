@@ -107,7 +107,7 @@ def feeding(result: Result) -> str:
             f"Up to {load:.0f} other processes wanted the {result['env']['cores']} cores meanwhile, which the waits show and the "
             "CPU seconds do not.\n",
             "Padded tokens over real ones (and how many lengths of batches there are, each a graph to record). Pools are sorted by "
-            "characters here, as on a CPU; on a GPU they are sorted by tokens, with the padding that is [told above](#sst-2):\n",
+            "characters here, as on a CPU; on a GPU they are sorted by tokens, with the padding that is [given above](#sst-2):\n",
             table(["", *ORDERS], padding),
             made_with(result, "--data FOLDER --tokenizer FOLDER"),
         ]

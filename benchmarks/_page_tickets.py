@@ -43,7 +43,7 @@ def tickets(result: Result) -> str:
     on_gpu = result["env"]["device"] != "cpu"
     parts = [
         f"## Inference of tickets on {'a GPU' if on_gpu else 'a CPU'}\n",
-        f"{result['settings']['model']}, 1/6 of the heads removed and neurons as told; speed-up over the whole model and in brackets "
+        f"{result['settings']['model']}, 1/6 of the heads removed and neurons as given; speed-up over the whole model and in brackets "
         f"its share of the ratio of FLOPs ({ratios}). Medians of {result['settings']['repeats']} in turns.\n",
     ]
     for way, words in WAYS.items():

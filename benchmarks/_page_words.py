@@ -44,7 +44,7 @@ measured over 12 updates, losses and weights were the same bits ([log](log.md));
 | `"eager"` | eager |
 | `"graph"` | graphs on a CUDA device however short the run; elsewhere it says so and runs eagerly |
 
-The engine is no part of a run's identity: an interrupted run may go on with the other one.
+The engine is no part of a run's identity: an interrupted run may resume with the other one.
 
 **bf16 with fp32 masters.** `precision="bf16"` casts every weight once an update into a working copy; the masters, AdamW, the
 embeddings, what an adversary adds to them, gates and coefficients stay fp32. Gradients of weights leave the matrix product in fp32
@@ -75,8 +75,8 @@ minute of compiling ([log](log.md)).
 
 - Recording a shape takes tenths of a second and memory; its first {COUNTS[WARM_UP]} updates are eager. The partial last batch is a
   shape of its own, met once an epoch, and so recorded in the third. Beyond {MOST} graphs further shapes run eagerly.
-- A step that waits for the GPU or rewinds a random stream cannot be recorded. Then the reason is said, the random streams are put
-  back, and the run goes on as an eager one would. So it is with DeBERTa and MPNet, whose code makes tables of positions on the CPU
+- A step that waits for the GPU or rewinds a random stream cannot be recorded. Then the log says why, the random streams are put
+  back, and the run continues as an eager one. So it is with DeBERTa and MPNet, whose code makes tables of positions on the CPU
   in every pass, and with adversaries under `dropout="shared"`.
 - A CPU, and Apple's MPS, is always eager.
 - On a GPU an eager step on short texts is bound by the host, in bf16 as in fp32; the search's is then slower than the reference's
@@ -84,7 +84,7 @@ minute of compiling ([log](log.md)).
 - A GPU's bits depend on the batch's shape: an eager run there reads the same batches at the same widths, so that the two can be
   compared.
 - Unstructured tickets are masks: they bring no speed.
-- Attacks have their own graphs and buckets: [engine](attacks/engine.md).
+- Attacks have their own graphs and buckets: [engine](../guides/attacks/engine.md).
 """
 
 BELOW = """## What the reference is

@@ -1,4 +1,4 @@
-"""A training step with the released code's cost profile, written anew to be timed against; nothing of that code is here.
+"""A training step with the released code's cost profile, written again to be timed against; nothing of that code is here.
 
 It stands for what the released EarlyRobust and RobustT code (and the PGD that their tables are measured against) makes a device do:
 
