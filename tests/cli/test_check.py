@@ -186,12 +186,6 @@ def test_a_degenerate_result_fails_where_that_is_asked_for(
     )
 
 
-def test_any_flag_may_fail(capsys: Capture, attacked: AttackResult) -> None:
-    both = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "few-examples", *DEGENERATE), code=1)
-    assert both["gates"][1]["codes"] == ["few-examples", "unmoved"], "it goes by words alone"
-    check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "one-answers"), code=2)
-
-
 @pytest.mark.parametrize(("arm", "stage"), [("earlyrobust", "00000000"), ("finetune", "00000001")])
 def test_an_arm_of_one_class_fails_attacked_or_not(capsys: Capture, run: Path, arm: str, stage: str) -> None:
     check(capsys, run, "clean=0", flags=("--fail-on", "one-answer"))

@@ -226,25 +226,6 @@ def test_failed_export_leaves_the_earlier_one_and_nothing_else(
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
 
 
-def test_a_full_disk_is_told_as_such(bert: Classifier, tmp_path: Path) -> None:
-    import resource
-    import signal
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as Python does by itself
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))  # no file may grow beyond this, the weights would
-    try:
-        with pytest.raises(TicketsError, match=r"could not write .*File too large") as caught:
-            export(bert, tmp_path / "out")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, handler)
-    assert caught.value.exit_code == 3
-    assert "disk" in caught.value.hint
-    assert ".part" not in caught.value.message
-    assert not list(tmp_path.iterdir())
-
-
 def test_an_export_that_was_killed_while_it_was_put_in_place_is_put_back(bert: Classifier, tmp_path: Path) -> None:
     out = export(bert, tmp_path / "out")
     out.rename(tmp_path / ".out.host-1.old")
@@ -353,34 +334,6 @@ def test_evidence_is_found_around_a_model_of_a_run(tmp_path: Path) -> None:
     assert found.evaluation == {"split": "test", "n": 10, "accuracy": 80.0}
     assert [result["aua"] for result in found.attacks] == [30.0]
     assert evidence_of(tmp_path).evaluation is None
-
-
-@pytest.mark.parametrize("damaged", ["", "[]", "5", '{"key": 5, "arms": [5], "provenance": 5, "resources": 5}'])
-def test_damaged_files_around_a_model_cost_what_they_said(damaged: str, tmp_path: Path) -> None:
-    stage = tmp_path / "train" / "ab12cd34"
-    (stage / "model").mkdir(parents=True)
-    whole = {
-        "arms": [{"title": "EarlyRobust", "train": "train/ab12cd34", "search": "search/1", "attacks": ["attack/2"]}]
-    }
-    around = (
-        "train/ab12cd34/stage.json",
-        "train/ab12cd34/adversary.json",
-        "search/1/ticket.json",
-        "attack/2/result.json",
-    )
-    for arms in (json.dumps(whole), damaged):
-        for name, text in {
-            **dict.fromkeys(around, damaged),
-            "arms.json": arms,
-            "train/ab12cd34/evaluation.json": '{"n": 10}',
-        }.items():
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_text(text)
-        found = evidence_of(stage / "model")
-        assert (found.evaluation, found.adversary, found.words) == ({"n": 10}, "", ())
-        assert found.name == ("EarlyRobust" if arms != damaged else "")
-    (stage / "evaluation.json").write_text("[]")
-    assert evidence_of(stage / "model").evaluation is None
 
 
 def test_what_killed_exports_left_is_swept(bert: Classifier, tmp_path: Path) -> None:

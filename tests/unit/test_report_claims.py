@@ -14,7 +14,7 @@ from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.report import format as numbers
 from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_attacks, read_run
-from robust_tickets.report.verdict import Verdict, contest, holm, one_answer, verdicts, warnings
+from robust_tickets.report.verdict import Verdict, contest, holm, verdicts, warnings
 from robust_tickets.stages import Stage
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune
@@ -33,12 +33,14 @@ def judged(folder, *outcomes, starts=(0, 0, 0)):
 def test_the_highest_arm_may_lose_on_the_shared_texts(tmp_path):
     # over all 75 % against 60 %, on the 50 shared texts 0 % against 60 %
     _, verdict = judged(tmp_path / "r", "t" * 50 + "h" * 150, "h" * 30 + "t" * 20)
+    assert "EarlyRobust ticket is easier to fool" in verdict.headline
     assert verdict.sure
 
 
 def test_hardest_needs_a_comparison_with_every_arm(tmp_path):
     outcomes = ("h" * 60 + "t" * 40, "h" * 20 + "t" * 80, "h" * 20 + "t" * 80)
     _, verdict = judged(tmp_path / "all", *outcomes)
+    assert "EarlyRobust ticket is the hardest to fool" in verdict.headline
     _, verdict = judged(tmp_path / "some", *outcomes, starts=(0, 0, 5000))
     assert "hardest" not in verdict.headline
 
@@ -64,8 +66,7 @@ def test_claims_carry_the_p_adjusted_for_all_pairs(tmp_path):
     pair = found.between(run.arms[0], run.arms[1])
     assert pair.p == pytest.approx(2 / 256)
     assert pair.adjusted == pytest.approx(3 * 2 / 256)
-    said = next(words for words in verdict.sentences if words.startswith("Against Plain"))
-    assert f"McNemar p\u00a0=\u00a0{3 * 2 / 256:.3f}, adjusted for 3 comparisons" in said
+    assert any(f"{3 * 2 / 256:.3f}, adjusted" in words for words in verdict.sentences)
     back = found.between(run.arms[1], run.arms[0])
     assert (back.difference, back.low, back.high, back.p) == (-pair.difference, -pair.high, -pair.low, pair.p)
 
@@ -140,6 +141,7 @@ def judged_flat(folder: Path, *arms: int, count: int = 3) -> Verdict:
 
 def test_the_best_arm_does_not_lead_with_a_number_that_means_nothing(tmp_path: Path) -> None:
     found = judged_flat(tmp_path / "r", 0)
+    assert "one class" in found.headline
     assert not any("EarlyRobust" in words for words in found.sentences)
     assert not found.sure
 
@@ -159,13 +161,8 @@ def test_a_flag_of_the_attack_says_it_too(tmp_path: Path) -> None:
     assert "one class" not in found.headline, "the evaluation, of more texts, shows several"
     path = tmp_path / "r" / f"train/{0:08x}/evaluation.json"
     write_json(path, {**read_json(path), "per_class": []})
-    (found,) = verdicts(read_run(tmp_path / "r"))
-    (found,) = verdicts(read_attacks([folder]))
-
-
-@pytest.mark.parametrize("odd", [{}, {"n": "x"}, {"n": 3}, {"n": None, "precision": 1, "recall": 2}])
-def test_odd_rows_of_an_evaluation_say_nothing(odd: dict[str, Any]) -> None:
-    assert one_answer([odd, {"label": "b", "n": 2, "precision": 0, "recall": 0}]) is None
+    for run in (read_run(tmp_path / "r"), read_attacks([folder])):
+        assert "every attacked text one class" in verdicts(run)[0].headline
 
 
 def test_training_warns_of_such_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -214,16 +211,6 @@ def test_the_same_table_is_called_the_same(tmp_path: Path) -> None:
     page = write_report(tmp_path / "report.html", tmp_path / "r").read_text()
     assert SAME in page
     assert "WordNet 3.0" in page
-
-
-def test_another_table_is_called_so_by_its_name_and_hash_alone(tmp_path: Path) -> None:
-    """A list that the user chose to train on stands for no other: "substitute" is said of what attacks use."""
-    vectors = {"kind": "vectors", "name": "mine <b>", "digest": "ff" * 32, "substitute": True}
-    named, other = _run(tmp_path / "r", attack=WORDNET, trained=vectors)
-    assert "words from mine <b> (sha256 ffffffff…)" in named
-    assert "substitute" not in named
-    assert OTHER in other
-    assert "mine <b>" not in write_report(tmp_path / "report.html", tmp_path / "r").read_text()
 
 
 def test_the_demo_trains_one_searched_ticket_twice() -> None:

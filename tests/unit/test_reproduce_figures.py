@@ -18,7 +18,7 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.arms import rows
-from robust_tickets.reproduce.figures import Drawn, Point, draw, figure
+from robust_tickets.reproduce.figures import Point, draw, figure
 from robust_tickets.reproduce.html import PARTS
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.pareto import Spot, frontier, pareto
@@ -135,15 +135,6 @@ def test_survivors_are_means_over_searches() -> None:
     again = [replace(one, unit=replace(one.unit, repeat=1)) for one in found]
     assert draw("ER-F5", [row("EarlyRobust", "earlyrobust")], [*found, *again]).panels == (panel,)
     assert "no ticket" in draw("ER-F5", [row("Whole", "finetune")], [run("finetune", base="finetune")]).why
-
-
-def test_searches_that_were_drawn_otherwise_stand_for_those_that_are_to_come() -> None:
-    old = [run("earlyrobust", seed=seed) for seed in range(3)]
-    panel = next(panel for panel in figure("ER-F5", old).panels if panel.sources)
-    assert panel.sources == tuple(one.unit.id for one in old)
-    new = run("earlyrobust_first")
-    drawn = figure("ER-F5", [*old, new])
-    assert drawn.sources == (new.unit.id,)
 
 
 def test_weights_are_added_up_by_layer_without_the_pooler() -> None:
@@ -305,36 +296,6 @@ def test_lots_lie_as_far_apart_as_is_said(first: int, second: int, seed: int) ->
     draw = np.random.default_rng(seed)
     masks = [draw.permuted(np.tile(np.arange(20) < kept, (4000, 1)), axis=1) for kept in (first, second)]
     assert (masks[0] != masks[1]).mean() == pytest.approx(by_chance(first / 20, second / 20), abs=0.01)
-
-
-def test_how_far_masks_move_after_the_rule_is_told() -> None:
-    drawn = figure("ER-F2", [whole(seed) for seed in range(3)])
-    head, *rows = _table(drawn)
-    place = head.index("From there to the end, %")
-    assert [row[place] for row in rows] == ["3.0", "6.0", "9.0"]
-    restless = figure("ER-F2", [replace(whole(), traces=_never(whole()))])
-    assert _table(restless)[1][place] == "–"
-
-
-def test_a_search_without_a_part_stands_in_the_table_of_the_other_part() -> None:
-    without = whole(1)
-    kept = {name: value for name, value in without.traces["distances"].items() if name != "heads"}
-    drawn = figure("ER-F2", [whole(), replace(without, traces={"distances": kept})])
-    rows = {
-        panel.title.rpartition(": ")[2]: [row[0] for row in cells(panel.table)]
-        for panel in drawn.panels
-        if panel.table is not None
-    }
-    assert rows == {"heads": ["seed 0"], "neurons": ["seed 0", "seed 1"]}
-
-
-def _table(drawn: Drawn) -> list[tuple[str, ...]]:
-    table = next(panel.table for panel in drawn.panels if panel.table is not None)
-    return [heads(table), *cells(table)]
-
-
-def _never(found: Outcome) -> dict[str, object]:
-    return {"distances": {**found.traces["distances"], "gamma": -1.0}}
 
 
 def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:

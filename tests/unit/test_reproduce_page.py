@@ -189,18 +189,6 @@ def test_what_is_no_number_is_told_not_shown(folder: Path, found: tuple[Outcome,
             make(folder, [odd, *found[1:]])
 
 
-def test_a_verdict_stands_with_its_own_p_and_leads_to_its_runs(found: tuple[Outcome, ...], folder: Path) -> None:
-    twin = [replace(one, unit=replace(one.unit, arm="earlyrobust")) for one in found if one.unit.arm == "finetune"]
-    same = [one for one in found if one.unit.arm in ("finetune", "random")] + twin
-    text = make(folder, same)
-    row = re.search(r'<li><p class="name"><b><a href="#(runs-[^"]+-earlyrobust-corrected)".*?</li>', text)
-    assert f'id="{row[1]}"' in text
-    assert "equivalent" in row[0]
-    p = re.search(r"p of ±5 or more (&lt;\u00a0)?(0\.\d+)", row[0])
-    assert float(p[2]) < 0.05
-    assert '<dl class="short"><dt>At equal length' in text
-
-
 def test_last_bits_of_a_quantile_do_not_show(
     found: tuple[Outcome, ...], folder: Path, text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

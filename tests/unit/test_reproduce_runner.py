@@ -25,7 +25,7 @@ from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import Summary, run_jobs
-from robust_tickets.reproduce.worker import Request, complete
+from robust_tickets.reproduce.worker import Request
 from robust_tickets.stages import RunFolder
 from small_world import World, small_world
 
@@ -238,16 +238,6 @@ def test_a_job_that_was_not_chosen_is_not_confirmed(tmp_path: Path, capsys: pyte
         assert "attacked once" in tickets(capsys, "reproduce", "--job", refused, *given, code=2)["error"]["message"]
     confirmed = "bert-base-uncased/sst2/finetune/corrected/seed-0"
     assert tickets(capsys, "reproduce", "--job", confirmed, *given)["jobs"] == {confirmed: ["deepwordbug-confirm"]}
-
-
-def test_of_a_job_that_is_searched_alone_nothing_is_attacked(capsys: pytest.CaptureFixture[str]) -> None:
-    unit = "bert-base-uncased/sst2/earlyrobust/corrected/seed-0"
-    told = tickets(capsys, "reproduce", "--job", unit, "--attacks", "deepwordbug", "--search-only", "--dry-run")
-    assert told["jobs"] == {unit: []}
-    known = Outcome(unit=Job.of_id(unit), config={}, inputs={}, env={}, clean={}, cost={})
-    asked = Request(unit=known.unit, attacks=(), paths=Paths(), store=Path(), results=Path())
-    assert complete(known, replace(asked, search_only=True))
-    assert not complete(known, asked)
 
 
 def test_two_real_processes_share_a_search(

@@ -56,10 +56,7 @@ def test_a_cell_is_the_mean_over_runs_beside_the_published_number(tmp_path: Path
     assert other.ours
     assert other.ours.mean == pytest.approx(np.mean([100 * (c // 4) / N for c in BASE]))
     clean = one(filled, "Fine-tune", "clean")
-    assert (clean.ours and clean.ours.mean, clean.ours and clean.ours.interval) == (
-        92.0,
-        None,
-    )  # equal runs show no noise
+    assert (clean.ours.mean, clean.ours.interval) == (92.0, None)  # equal runs show no noise
 
 
 def test_inside_is_said_with_five_runs_only() -> None:
@@ -73,10 +70,7 @@ def test_inside_is_said_with_five_runs_only() -> None:
 
 def test_a_printed_number_counts_once_by_the_nearest_attack() -> None:
     """The substitute lists before the real ones, which are shorter than the papers'; what these ran as BERT-Attack before that itself."""
-    near, far = (
-        tuple(round(N * share) for share in (0.17, 0.18, 0.185, 0.175, 0.18)),
-        (100, 101, 102, 101, 99),
-    )  # 17.9 is published
+    near, far = (34, 36, 37, 35, 36), (100, 101, 102, 101, 99)  # 17.9 is published
     more = f"{REAL}-encoder50"
     both = {"bertattack": far, "bertattack_papers-real": near}
     filled = fill(
@@ -102,8 +96,6 @@ def test_a_printed_number_counts_once_by_the_nearest_attack() -> None:
     judged = [cell.inside for cell in filled.numbers if cell.inside is not None]
     assert (told["inside"], told["outside"]) == (judged.count(True), judged.count(False))
     assert one(filled, "Fine-tune", "aua", SUBSTITUTE).inside
-    said = f"{told['filled']} of {told['numbers']} numbers with runs of ours; {len(judged)} of them with five runs or more, under an attack by"
-    assert said in tell.markdown(filled)
 
 
 def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
@@ -112,22 +104,6 @@ def test_a_mean_of_five_is_held_against_the_mean_of_five_further_runs() -> None:
     assert (cell.ours.prediction, cell.ours.further) == (pytest.approx(prediction_interval(values, further=5)), 5)
     low, high = cell.ours.prediction or (0.0, 0.0)
     assert low < cell.ours.mean < high
-    for filled, expected in (
-        (fill("ER-T1", finetuned()), "where one further run of ours would lie, at"),
-        (
-            fill("RT-T1", finetuned()),
-            "where the mean of 5 further runs of ours (the paper's numbers are means of 5) would lie, at",
-        ),
-        (
-            fill("ER-T3", [*arm("random", {REAL: BASE}), *arm("earlyrobust_first", {REAL: BASE})]),
-            "one further run of ours or the mean of 5 further runs for Random Tickets (a mean of 5 in the paper) would",
-        ),
-        (
-            fill("ER-T1", [made("pgd", s, {REAL: 80}, train_seconds=800.0 + 100 * s) for s in range(3)]),
-            "one further run of ours or the mean of 5 further runs for speed-up over PGD (a mean of 5 in the paper) would",
-        ),
-    ):
-        assert expected in tell.markdown(filled)
     lines = csv.DictReader(io.StringIO(tell.as_csv(fill("RT-T1", finetuned()))))
     assert {line["prediction_of"] for line in lines if line["mean"]} == {"5"}
 
@@ -233,20 +209,6 @@ def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     )
 
 
-def test_runs_that_were_drawn_otherwise_stand_beside_the_row_under_their_own_name() -> None:
-    old, row = "EarlyRobust (drawn at the last point)", "EarlyRobust"
-    filled = fill("ER-T1", arm("earlyrobust", {REAL: BASE}))
-    assert one(filled, row, "aua", REAL).why == "not run"
-    found = one(filled, old, "aua", REAL)
-    assert found.ours is not None
-    assert (found.arm, found.published, found.inside) == ("earlyrobust", None, None)
-    assert (filled.counts()["numbers"], filled.counts()["filled"]) == (len(published.cells("ER-T1")), 0)
-    assert old in {cell.row for cell in filled.cells}
-    assert old in str(shown(filled, []))
-    assert f"| {old} |" in tell.markdown(filled)
-    assert old not in {cell.row for cell in fill("ER-T1", finetuned()).cells}
-
-
 def test_a_search_for_all_tasks_is_charged_apart() -> None:
     runs = [
         made("freelb", train_seconds=800.0),
@@ -269,30 +231,18 @@ def test_masked_weights_do_not_count_as_parameters() -> None:
 
 def test_a_plan_s_cells_are_filled_as_the_table_s_are() -> None:
     units = tuple(Job(task="sst2", arm="finetune", seed=s) for s in range(5))
-    shared: dict[str, Any] = {
-        "row": "Fine-tune",
-        "task": "sst2",
-        "backbone": "bert-base-uncased",
-        "arm": "finetune",
-        "units": units,
-    }
+    shared: dict[str, Any] = {"row": "Fine-tune", "task": "sst2", "backbone": "bert-base-uncased", "units": units}
+    own = {**shared, "arm": "finetune"}
     cells = [
-        Cell(table="ER-T1", metric="aua", attack="textfooler", attacks=(REAL,), published=17.9, **shared),
-        Cell(table="campaign A", metric="aua", attack=SUBSTITUTE, **shared),
-        Cell(
-            table="campaign A",
-            metric="queries",
-            attack="pwws",
-            attacks=("pwws",),
-            why="no WordNet",
-            **{**shared, "arm": "random"},
-        ),
+        Cell(table="ER-T1", metric="aua", attack="textfooler", attacks=(REAL,), published=17.9, **own),
+        Cell(table="campaign A", metric="aua", attack=SUBSTITUTE, **own),
+        Cell(table="campaign A", metric="queries", attack="pwws", attacks=("pwws",), why="no", arm="random", **shared),
     ]
     table, campaign = fill_all(Plan(title="", cells=tuple(cells), units=units, attacks={}), finetuned())
     assert table.cells == (one(fill("ER-T1", finetuned()), "Fine-tune", "aua", REAL),)
     assert campaign.cells[0].ours is not None
     assert campaign.cells[0].published is None
-    assert campaign.cells[1].why == "no WordNet"
+    assert campaign.cells[1].why == "no"
     with pytest.raises(TicketsError, match="one table"):
         fill(cells, ())
 
