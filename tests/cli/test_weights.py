@@ -34,6 +34,7 @@ def test_search_draw_train_export(
     assert found["sparsity"] == pytest.approx(0.6, abs=1e-4)
     with pytest.raises(SystemExit):
         main(["draw", str(tmp_path / "t"), "--sparsity", "0.3", "--scope", "matrix", "--out", str(tmp_path / "t2")])
+    assert "no speed" in capsys.readouterr().out
     drawn = Ticket.load(tmp_path / "t2")
     assert drawn.provenance["draw"] == {"sparsity": 0.3, "scope": "matrix"}
     trained = call(
