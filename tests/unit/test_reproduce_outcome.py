@@ -88,7 +88,7 @@ CLASSES = [{"n": 1, "recall": 100.0}, {"n": 3, "recall": 200 / 3}]
         ({"clean": {"accuracy": 76.0, "n": 4}}, "no count of 4 texts"),
         ({"clean": {"accuracy": 100.0, "n": 4, "per_class": CLASSES}}, "4 of 4 texts are right, by its classes 3"),
         ({"clean": {"accuracy": 75.0, "n": 4, "per_class": [{"n": 4}]}}, "its classes cannot be read"),
-        ({"attacks": outcome().attacks * 2}, "textfooler-real stands in it twice"),
+        ({"attacks": outcome().attacks * 2}, "textfooler-real is in it twice"),
     ],
 )
 def test_an_outcome_that_contradicts_itself_is_refused(tmp_path: Path, changed: dict[str, Any], told: str) -> None:

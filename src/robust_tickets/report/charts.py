@@ -1,6 +1,6 @@
 """Charts as SVG: plain data in, a drawing with an alternative text out; colours come from the style sheet.
 
-Every chart is drawn once, about as wide as a phone held upright shows it; the page scales it up. Names therefore stand above or below
+Every chart is drawn once, about as wide as a phone held upright shows it; the page scales it up. Names are therefore above or below
 what they name, not beside it.
 """
 

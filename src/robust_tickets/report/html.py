@@ -1,6 +1,6 @@
 """The page: one HTML file with style and script inside, which asks nothing of any network.
 
-Markup stands in the templates. Every text that they show is made visible (``clean``: no control character or direction override passes)
+Markup is in the templates. Every text that they show is made visible (``clean``: no control character or direction override passes)
 and escaped; only finished markup, which ``markup.tag`` and the templates make, is left alone.
 """
 
@@ -212,7 +212,7 @@ def _layers_legend(run: Run) -> str:
     shapes = [arm.shape for arm in run.arms if arm.shape is not None]
     sentences = []
     if any(shape.heads for shape in shapes):
-        sentences.append("Filled squares are kept heads; the bar is the share of kept neurons.")
+        sentences.append("Filled squares are heads that are kept; the bar is the share of neurons kept.")
     if any(shape.weights for shape in shapes):
         sentences.append(
             "A ticket of single weights has two bars: the share of weights kept in attention and in the feed-forward part."

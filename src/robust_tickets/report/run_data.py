@@ -78,7 +78,7 @@ class Attack:
 
     @property
     def before(self) -> tuple[str, ...]:
-        """The flags that stand before the numbers."""
+        """The flags shown before the numbers."""
         return tuple(
             flag for first in FIRST for flag, code in zip(self.flags, self.codes, strict=True) if code == first
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from robust_tickets.progress import clean
 from robust_tickets.report import format as numbers
@@ -42,7 +42,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """A row: its name, what stands small beside the name, and its cells, one a column."""
+    """A row: its name, a small text beside the name, and its cells, one a column."""
 
     name: str
     cells: tuple[Cell, ...]
@@ -74,20 +74,8 @@ def plain_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]
     return Table(caption=caption, label=caption, first=heads[0], columns=columns, rows=made)
 
 
-def to_records(table: Table) -> list[dict[str, Any]]:
-    """One mapping a row: the values, or the texts of cells without one."""
-    return [
-        {table.first: row.name}
-        | {
-            column.key or column.title: cell.text if cell.value is None else cell.value
-            for column, cell in zip(table.columns, row.cells, strict=True)
-        }
-        for row in table.rows
-    ]
-
-
 def to_markdown(table: Table) -> str:
-    """A pipe table; second lines stand in brackets."""
+    """A pipe table; second lines are in brackets."""
 
     def line(cells: Sequence[str]) -> str:
         return "| " + " | ".join(clean(cell).replace("\n", " ").replace("|", "\\|") for cell in cells) + " |"

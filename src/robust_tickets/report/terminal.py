@@ -123,7 +123,7 @@ def _chosen(result: Mapping[str, Any]) -> str:
 
 
 def first(result: Mapping[str, Any]) -> list[str]:
-    """The flags that stand before the numbers of a result, or of a cell of a replay."""
+    """The flags shown before the numbers of a result, or of a cell of a replay."""
     pairs = list(zip(result["flags"], result.get("flag_codes", ()), strict=False))
     return [flag for one in FIRST for flag, code in pairs if code == one]
 

@@ -317,7 +317,10 @@ def warnings(run: Run) -> list[str]:
             for flag in dict.fromkeys(flag for _, found in results for flag in found.flags)
         ]
         sentences += [
-            _small(title, arm, found) for arm, found in results if found.n < FEW and not _has_flag(found, "few")
+            f"{title}: only {found.n} examples on {arm.title}: expect a sampling error of about "
+            f"±{98 / max(found.n, 1) ** 0.5:.0f} points on every accuracy."  # 1.96 · sqrt(.5 · .5 / n): the widest case
+            for arm, found in results
+            if found.n < FEW and not _has_flag(found, "few")
         ]
         for arm, found in results:
             if found.errors and not _has_flag(found, "error") and not found.before:
@@ -341,7 +344,9 @@ def warnings(run: Run) -> list[str]:
         sentences.append(
             f"No speed comes from {numbers.listed(masked)}: weights that a mask removes are zeros in matrices of the same size."
         )
-    sentences += word_table_sentences(run)
+    for arm in run.arms:
+        for table in arm.tables:
+            sentences += _word_table_sentences(run, arm, table)
     skipped = run.task.get("skipped_rows")
     if skipped:
         where = (
@@ -363,15 +368,6 @@ def flag_sentence(run: Run, key: str, flag: str) -> str:
 
 def _has_flag(found: Attack, word: str) -> bool:
     return any(flag.lower().startswith(word) for flag in found.flags)
-
-
-def _small(title: str, arm: Arm, found: Attack) -> str:
-    margin = f"expect a sampling error of about ±{_margin(found.n):.0f} points on every accuracy"
-    return f"{title}: only {found.n} examples on {arm.title}: {margin}."
-
-
-def _margin(n: int) -> float:
-    return 98 / max(n, 1) ** 0.5  # 1.96 · sqrt(.5 · .5 / n), in points: the widest case
 
 
 def _equals(p: float) -> str:
@@ -419,12 +415,8 @@ def degenerate_sentence(arms: Sequence[Arm], titles: str) -> str:
 SHOWN = 8  # characters of a digest
 
 
-def word_table_sentences(run: Run) -> list[str]:
-    """Sentences on the word tables of all arms and the attacks that use them."""
-    return [sentence for arm in run.arms for table in arm.tables for sentence in _word_table_sentences(run, arm, table)]
-
-
 def _word_table_sentences(run: Run, arm: Arm, table: WordTable) -> list[str]:
+    """A sentence on a word table of an arm, and one for each attack with word tables."""
     what = f"{arm.title} was {table.what} under {table.adversary} with words from {table.name} (sha256 {table.digest[:SHOWN]}…)"
     if table.swappable is not None:
         what += f", which can swap {numbers.percent(100 * table.swappable)} of the words of its training texts"

@@ -261,9 +261,7 @@ def _each(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-@lru_cache(maxsize=64)
-def _ids(folder: Path, examples: str) -> tuple[str, ...]:
-    return ids_of(folder, examples)
+_ids = lru_cache(maxsize=64)(ids_of)
 
 
 def _settings(outcome: Outcome) -> str:

@@ -13,15 +13,7 @@ from robust_tickets.report import charts
 from robust_tickets.report import format as numbers
 from robust_tickets.report.format import GLUE, NONE, exact, listed, merged, numberless, plural
 from robust_tickets.report.tables import Cell, Row, plain_table
-from robust_tickets.reproduce.aggregate import (
-    Repeated,
-    Standing,
-    anchor_of,
-    attacks_on,
-    by_task,
-    repeated,
-    where,
-)
+from robust_tickets.reproduce.aggregate import Repeated, Standing, anchor_of, attacks_on, by_task, repeated, where
 from robust_tickets.reproduce.arms import arm_title, attack_title, task_title
 from robust_tickets.reproduce.claims import (
     Family,
@@ -195,6 +187,6 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> Markup | No
     if apart:
         fixes = f"Not always: of {plural(len(again), 'seed')} run again, {apart} gave more than one model."
     heads = ("method", "seed", "runs", "models", "tickets", "versions of the code")
-    summary = f"{fixes} Runs of one seed lie up to {widest:.1f} points apart."
+    summary = f"{fixes} Runs of one seed differ by up to {widest:.1f} points."
     tables = [replace(plain_table(SPREAD, SPREADS, ()), rows=tuple(rows)) if rows else None for rows in (first, rest)]
     return PARTS.seeds(summary, plain_table(MODELS, heads, models) if models else None, *tables)  # type: ignore[no-any-return]

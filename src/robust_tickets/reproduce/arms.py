@@ -191,7 +191,7 @@ def _needed(tables: Mapping[str, Any], chosen: str, recipe: str) -> dict[str, An
 
 
 def _over(made: dict[str, Any], common: Mapping[str, Any]) -> dict[str, Any]:
-    """``common`` written into ``made`` where tables meet; of single values it wins: where the data lie, say."""
+    """``made`` with the tables of ``common`` merged in; single values of ``common`` win."""
     for key, value in common.items():
         if isinstance(value, Mapping) and isinstance(made.get(key), dict):
             _over(made[key], value)

@@ -19,13 +19,7 @@ from robust_tickets.report.charts import colour
 from robust_tickets.report.format import GLUE
 from robust_tickets.report.html import MACROS
 from robust_tickets.report.text_diff import folded, opening
-from robust_tickets.reproduce.aggregate import (
-    Against,
-    Standing,
-    attacks_on,
-    by_task,
-    number,
-)
+from robust_tickets.reproduce.aggregate import Against, Standing, attacks_on, by_task, number
 from robust_tickets.reproduce.arms import task_title
 from robust_tickets.reproduce.outcome import Outcome, ids_of
 

@@ -203,7 +203,7 @@ def _left_out(arm: str) -> list[str]:
 def spreads(
     outcomes: Sequence[Outcome], *, task: str, attack: str, split: str | None = None, backbone: str = BERT
 ) -> tuple[SeedSpread, ...]:
-    """For every arm of which a seed was run again: how far its repeats lie apart, beside its seeds."""
+    """For every arm of which a seed was run again: the spread of its repeats, beside that of its seeds."""
     arms = [o.unit.arm for o in outcomes if (o.unit.task, o.unit.backbone) == (task, backbone) and o.unit.repeat]
     about = Wanted(arm="", task=task, metric="aua", attack=attack, split=split, backbone=backbone)
     found = [read_runs(replace(about, arm=arm), outcomes, None).runs for arm in dict.fromkeys(arms)]
@@ -229,7 +229,7 @@ def here(found: RunComparison) -> str:
 
 
 def small(found: RunComparison) -> str:
-    """The addition to a difference that was shown to lie within the margin, on other texts too."""
+    """The addition to a difference that was shown to be within the margin, on other texts too."""
     within = found.over_examples is None or max(map(abs, found.over_examples)) < found.margin
     return f", by less than {found.margin:g} points" if found.different and found.equivalent and within else ""
 
@@ -267,7 +267,7 @@ def answered(made: Sequence[Judged]) -> str:
             sentences.append(f"{arm_title(arm)} against {arm_title(other)}: {listed(words)}.")
         else:
             margin = f"{made[0].comparison.margin:g}" if made[0].comparison else ""
-            sentences.append(f"{arm_title(arm)} and {arm_title(other)} lie within {margin} points {listed(words)}.")
+            sentences.append(f"{arm_title(arm)} and {arm_title(other)} are within {margin} points {listed(words)}.")
     if len(sentences) > MOST:
         sentences = [*sentences[:MOST], f"{len(sentences) - MOST} more of the kind are below."]
     for verdict, open_ in (("undecided", "undecided"), ("too few runs", "left open by too few runs")):

@@ -17,16 +17,7 @@ from robust_tickets.report.format import plural, span
 from robust_tickets.report.tables import Table, plain_table
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import Wanted, attacks_of, notes_of, read_runs
-from robust_tickets.reproduce.arms import (
-    Row,
-    arms,
-    attack_title,
-    backbone_title,
-    older,
-    sweeps,
-    swept,
-    task_title,
-)
+from robust_tickets.reproduce.arms import Row, arms, attack_title, backbone_title, older, sweeps, swept, task_title
 from robust_tickets.reproduce.arms import rows as rows_of
 from robust_tickets.reproduce.job import BERT, Flavour
 from robust_tickets.reproduce.outcome import Outcome

@@ -32,9 +32,7 @@ if TYPE_CHECKING:
 
 
 NEAR = 1e-6  # texts: shares are kept with all their digits
-BULK = (
-    1.25  # times as many parameters as matrices alone would make: biases and norms are a tenth of the smallest models
-)
+BULK = 1.25  # most parameters, as a multiple of the matrices': biases and norms are a tenth of the smallest models
 FOOLED = "s"
 HINT = "restore the file; results are not edited"
 

@@ -41,12 +41,7 @@ from robust_tickets.reproduce.aggregate import (
 from robust_tickets.reproduce.answers import SHOWN, answer, reached, seeds
 from robust_tickets.reproduce.arms import arm_title, task_title
 from robust_tickets.reproduce.attacked_texts import texts
-from robust_tickets.reproduce.claims import (
-    answered,
-    family,
-    fixed,
-    judge,
-)
+from robust_tickets.reproduce.claims import answered, family, fixed, judge
 from robust_tickets.reproduce.cost import cost, device
 from robust_tickets.reproduce.figures import Drawn, figure, lengths
 from robust_tickets.reproduce.html import PARTS, page
@@ -245,7 +240,7 @@ def _taken(metric: str, attack: Against | None = None) -> Callable[[Standing], M
 
 
 def boards(found: Sequence[Standing]) -> list[Markup]:
-    """The first task's figures stand above, at the top of the page."""
+    """Leaderboards of all tasks; the first task's figures are at the top of the page."""
     groups = by_task([one for one in found if one.units])
     parts: list[Markup] = []
     for i, (key, members) in enumerate(groups.items()):
@@ -332,12 +327,9 @@ MOSTLY = 0.6  # of a table's time
 
 
 def missing(tables: Sequence[Filled], drawn: Mapping[str, Drawn], outcomes: Sequence[Outcome]) -> Markup | None:
-    """What was not run, every reason once; what is left, with its cost; panels that are missing."""
-    groups: dict[
-        tuple[str, str], dict[object, FilledCell]
-    ] = {}  # an attack of ours may stand several times for one printed number
+    """The cells without runs by reason, the estimated cost of the rest, and missing panels."""
+    groups: dict[tuple[str, str], dict[object, FilledCell]] = {}  # by printed number, which may have several attacks
     for cell in (cell for filled in tables for cell in filled.cells if cell.ours is None):
-        # where it was run, or cannot be, what a run would need is not the reason
         lacking = needs(cell.backbone, cell.task, outcomes) if cell.why in ("", NOT_RUN) else ""
         why = (cell.why or NOT_RUN) + (f"; needs {lacking}" if lacking else "")
         groups.setdefault((why, cell.task), {})[cell.number] = cell

@@ -11,15 +11,10 @@ from robust_tickets.report import charts
 from robust_tickets.report import format as numbers
 from robust_tickets.report.format import exact, merged, plural
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.aggregate import (
-    anchor_of,
-)
+from robust_tickets.reproduce.aggregate import anchor_of
 from robust_tickets.reproduce.answers import CHIPS, answer
 from robust_tickets.reproduce.arms import arm_title, metric_title, printed_as, task_title, variant
-from robust_tickets.reproduce.claims import (
-    family,
-    word,
-)
+from robust_tickets.reproduce.claims import family, word
 from robust_tickets.reproduce.figures import Drawn, place
 from robust_tickets.reproduce.html import PARTS
 from robust_tickets.reproduce.job import Job
@@ -54,7 +49,7 @@ def paper_part(
 
 
 def table(filled: Filled, outcomes: Sequence[Outcome]) -> Markup:
-    """The whole of it: what was run in sight, the rest folded; how much was run, and how much agrees."""
+    """A table with our runs; tasks without runs are folded."""
     of, counts = filled.table, filled.counts()
     there = {one.unit.id: anchor_of(one.unit) for one in outcomes}
     ran = [task for task in of.tasks if any(cell.task == task for cell in filled.ran)]
@@ -62,7 +57,7 @@ def table(filled: Filled, outcomes: Sequence[Outcome]) -> Markup:
     summary = f"{of.source}. {counts['filled']} of {counts['numbers']} printed numbers have runs of ours beside them"
     if judged := counts["inside"] + counts["outside"]:
         summary += (
-            f"; of {judged} with five runs or more, {FIRST}, {counts['inside']} {'lies' if counts['inside'] == 1 else 'lie'} inside what "
+            f"; of {judged} with five runs or more, {FIRST}, {counts['inside']} {'is' if counts['inside'] == 1 else 'are'} inside what "
             f"{filled.expected} might give{filled.wide}"
         )
     unfilled = (
@@ -81,21 +76,17 @@ def table(filled: Filled, outcomes: Sequence[Outcome]) -> Markup:
 
 
 def _grid(filled: Filled, tasks: Sequence[str], there: Mapping[str, str]) -> dict[str, Any]:
-    """Speed and size come after accuracies, wherever the paper has them: a phone shows the first columns alone."""
+    """A table's cells; accuracies before speed and size, since a phone shows the first columns."""
     of = filled.table
     columns = sorted(of.columns, key=lambda one: one.metric.startswith("speedup") or one.metric.endswith("_millions"))
     cells: dict[tuple[str, str, str], dict[tuple[str, str | None], list[FilledCell]]] = {}
-    ends: dict[
-        tuple[str, str, str | None], list[float]
-    ] = {}  # of each column, for each task: over all that stands in it
+    ends: dict[tuple[str, str, str | None], list[float]] = {}  # values of each task and column
     for cell in filled.cells:
         key = (cell.metric, cell.attack)
         cells.setdefault((cell.task, cell.row, cell.backbone), {}).setdefault(key, []).append(cell)
         values = (cell.published, *(cell.ours.values if cell.ours else ()))
         ends.setdefault((cell.task, *key), []).extend(value for value in values if value is not None)
-    lines = dict.fromkeys(
-        [*((row.task, row.name, row.backbone) for row in of.rows), *cells]
-    )  # then runs beside a row's
+    lines = dict.fromkeys([*((row.task, row.name, row.backbone) for row in of.rows), *cells])  # published rows first
     rows: dict[str, list[dict[str, Any]]] = {task: [] for task in tasks}
     for line in (line for line in lines if line[0] in rows):
         own = cells.get(line, {})
@@ -113,7 +104,7 @@ def _grid(filled: Filled, tasks: Sequence[str], there: Mapping[str, str]) -> dic
 
 
 def _paired(found: Sequence[FilledCell], values: Sequence[float], there: Mapping[str, str]) -> dict[str, Any]:
-    """A printed number with ours under each attack that stands for its own; constrained attacks are folded."""
+    """A printed number with ours under each matching attack; constrained attacks are folded."""
     value = next((cell.published for cell in found if cell.published is not None), None)
     ran = [cell for cell in found if cell.ours is not None]
     apart = [cell for cell in ran if cell.by and cell.by.count("-") > 1]
@@ -126,7 +117,7 @@ def _paired(found: Sequence[FilledCell], values: Sequence[float], there: Mapping
 
 
 VERDICT_WORDS = {
-    "in": "apart: printed lies inside what {} might give", "out": "apart: printed lies outside what {} might give",
+    "in": "apart: printed is inside what {} might give", "out": "apart: printed is outside what {} might give",
     "few": "apart: too few runs to tell", "plain": "apart",
 }  # fmt: skip
 

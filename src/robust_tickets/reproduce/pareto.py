@@ -12,10 +12,7 @@ from robust_tickets.report import charts
 from robust_tickets.report.charts import around
 from robust_tickets.report.tables import Table, plain_table
 from robust_tickets.reproduce.aggregate import Wanted, timed_alone
-from robust_tickets.reproduce.arms import (
-    attack_title,
-    distinct_title,
-)
+from robust_tickets.reproduce.arms import attack_title, distinct_title
 from robust_tickets.reproduce.figures import Drawn, Point, place, point_of
 from robust_tickets.reproduce.job import BERT
 from robust_tickets.reproduce.outcome import Outcome
@@ -84,7 +81,7 @@ def pareto(
     caption = (
         f"Accuracy under {by} on {where}, mean over runs. Bars: 95 % interval of the mean, with five runs or more; arms of fewer are grey, "
         "and no line is drawn by them. Those on the line have none that is both cheaper and more robust, by the means alone. Arms of one "
-        f"size stand side by side{fewer}. The axes do not start at zero. Plain epochs of the whole model are reckoned by passes, tokens "
+        f"size are side by side{fewer}. The axes do not start at zero. Plain epochs of the whole model are reckoned by passes, tokens "
         f"and FLOPs.{timed}"
     )
     return Drawn(id="Pareto", caption=caption, panels=tuple(panels))

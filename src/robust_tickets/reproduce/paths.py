@@ -1,4 +1,4 @@
-"""Where data, models and resources lie on this machine. Recipes and attacks name them by role (``@real``), results by content.
+"""Paths of data, models and resources on this machine. Recipes and attacks name them by role (``@real``), results by content.
 
 A folder of data has one folder a task, a folder of models one a backbone; where none is given, the Hub is asked. A folder of resources has
 ``counterfit-substitute/``, ``counterfitted_neighbors.json`` and ``nltk_data/``; encoder and tagger are looked for elsewhere too.
@@ -79,7 +79,7 @@ class Paths:
         return cls(data=folders.get("data"), models=folders.get("models"), subset=subset, **found)
 
     def settings(self, unit: Job) -> tuple[str, ...]:
-        """Where the job's model and data lie, as ``key=value`` for its recipe; a backbone without a folder is the Hub's."""
+        """The paths of the job's model and data, as ``key=value`` for its recipe; a backbone without a folder is the Hub's."""
         model = self.models / unit.backbone if self.models is not None else unit.backbone
         return (f"model={model}", *([f"data={self.data / unit.task}"] if self.data is not None else []))
 

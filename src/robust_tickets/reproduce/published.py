@@ -22,7 +22,7 @@ from robust_tickets.errors import TicketsError, did_you_mean
 
 @cache
 def toml(name: str) -> dict[str, Any]:
-    """The file called so; what it gives is shared: do not change it."""
+    """Read a TOML file of the package; its result is shared and must not be changed."""
     return tomllib.loads((files(__package__) / name).read_text("utf-8"))
 
 
@@ -43,7 +43,7 @@ METRICS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Paper:
-    """A paper, and what is to be known about all of its numbers."""
+    """A paper, with notes on all of its numbers."""
 
     id: str
     name: str
@@ -51,7 +51,7 @@ class Paper:
     title: str
     venue: str
     notes: tuple[str, ...]
-    runs: int = 1  # of which every number is the mean; 1: the paper does not say
+    runs: int = 1  # of which every number is the mean; 1: not stated
     timed: int = 1  # likewise of speed-ups
 
 
@@ -84,7 +84,7 @@ class Cell:
     attack: str | None
     value: float
     source: str  # paper, venue and table
-    runs: int = 1  # of which it is the mean, by what the paper says; 1 where it says nothing
+    runs: int = 1  # of which it is the mean; 1: not stated
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,14 +97,12 @@ class Table:
     kind: Literal["table", "figure"]
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
-    tasks: tuple[str, ...]  # empty where the text does not say, or none takes part
+    tasks: tuple[str, ...]  # empty where the text names none
     notes: tuple[str, ...]  # what is known to be wrong or unclear, beyond the paper's own notes
     recipes: tuple[str, ...]  # of ours, whose arms make the rows or the points
     shows: str = ""  # of a figure
     redrawn: str = ""  # of a figure: what of our runs it takes
-    runs: Mapping[str, int] = field(
-        default_factory=dict, hash=False
-    )  # by row, of how many its caption says it is the mean
+    runs: Mapping[str, int] = field(default_factory=dict, hash=False)  # runs of a row's mean, by the caption
 
     @property
     def source(self) -> str:
@@ -187,7 +185,7 @@ def cells(id: str, **where: Any) -> tuple[Cell, ...]:
 
 
 def averaged(id: str, row: str, metric: str) -> int:
-    """Of how many runs a printed number is the mean, by what the paper says of the row, the measure or all its numbers; 1: nothing."""
+    """The number of runs that a printed number is the mean of, as the paper states; 1 if it does not."""
     one, of = table(id), paper(table(id).paper)
     return one.runs.get(row) or (of.timed if metric.startswith("speedup") and of.timed > 1 else of.runs)
 
@@ -240,7 +238,7 @@ Kind = Literal["equal", "disagrees", "success", "granularity"]
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """Something about one number of a table, in words; ``others`` are the tables that it is held against."""
+    """A note on one number of a table; ``others`` are the tables it is compared with."""
 
     kind: Kind
     table: str
@@ -253,7 +251,7 @@ class Finding:
 
 
 def findings(id: str) -> tuple[Finding, ...]:
-    """All that is found about the numbers of one table; empty for a figure."""
+    """The notes on the numbers of one table; empty for a figure."""
     name = table(id).id
     return tuple(one for one in _findings() if one.table == name)
 

@@ -73,9 +73,7 @@ class FilledCell:
     published: float | None
     ours: Ours | None
     difference: float | None  # ours minus published
-    inside: (
-        bool | None
-    )  # published inside the prediction interval; None: fewer than five runs, or nothing to hold against
+    inside: bool | None  # published inside the prediction interval; None: fewer than five runs, or nothing published
     split: str
     substituted: tuple[str, ...]
     notes: tuple[str, ...]
@@ -187,8 +185,8 @@ def _most() -> float:
 
 def _far(cell: FilledCell, flavour: Flavour) -> tuple[bool, int]:
     """How far a cell's attack is from the paper's, by the order of ``attacks.toml``."""
-    stand = [one for one in attacks(cell.task, GROUPS, flavour) if one.stands_for == cell.attack] if cell.attack else []
-    near = [one.name for one in stand]
+    ours = [one for one in attacks(cell.task, GROUPS, flavour) if one.stands_for == cell.attack] if cell.attack else []
+    near = [one.name for one in ours]
     return cell.ours is None, near.index(cell.by) if cell.by in near else len(near)
 
 
@@ -486,7 +484,7 @@ def _legend(filled: Filled) -> str:
 
 
 def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
-    """What stands below the numbers; what is empty is left out."""
+    """The notes below the numbers."""
     every = {attack_title(cell.by) for cell in filled.ran if cell.by}
     substituted = [(attack_title(cell.by or ""), words) for cell in filled.ran for words in cell.substituted]
     # once a row, not for each attack

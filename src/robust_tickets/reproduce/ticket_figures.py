@@ -20,9 +20,7 @@ from robust_tickets.report.format import listed
 from robust_tickets.report.run_data import Distances, by_layer, distances_of, finite
 from robust_tickets.report.tables import Table, plain_table
 from robust_tickets.reproduce.aggregate import HINT
-from robust_tickets.reproduce.arms import (
-    task_title,
-)
+from robust_tickets.reproduce.arms import task_title
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.search.stopping import paper
 

@@ -41,13 +41,13 @@ if TYPE_CHECKING:
     from robust_tickets.stages import Stage
     from robust_tickets.ticket.ticket import Ticket
 
-# settings that do not make another job: how it is called and saved, where files lie, what a device calculates in, who attacks it
+# settings that do not make another job: names and titles, paths, precision, attacks
 OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "model", "baseline", "attacks", "precision")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One job, and where everything lies. ``processes`` share the device.
+    """One job and its paths. ``processes`` share the device.
 
     ``search_only``: only the ticket is made.
     ``drop_models``: delete the trained model after the attacks; a later attack trains it again.
@@ -183,7 +183,7 @@ class _Results:
         self.request, self.experiment, self.notes = request, experiment, notes
         self.paths = {name: path for name, path in vars(request.paths).items() if isinstance(path, Path)}
         self.ids: dict[str, Sequence[str]] = {}
-        self.ticket: Ticket | None = None  # to lie beside the outcome
+        self.ticket: Ticket | None = None  # written beside the outcome
         self.owed: set[str] = (
             set()
         )  # attacks of an outcome of another model, which is not overwritten by one with fewer
@@ -268,7 +268,7 @@ def _differs(before: Any, now: Any, name: str = "recipe") -> tuple[str, Any, Any
         pairs = [(a, b, f"{name}.{i}") for i, (a, b) in enumerate(zip(before, now, strict=True))]
     if pairs is not None:
         return next(filter(None, (_differs(*pair) for pair in pairs)), None)
-    if isinstance(before, str) and before.startswith("@"):  # a path: it lies elsewhere on every machine
+    if isinstance(before, str) and before.startswith("@"):  # a path, different on every machine
         before, now = (str(path).rpartition("/")[2] for path in (before, now))
         return (name, before, now) if before != now and {before, now} <= set(CORPORA) else None
     return None if before == now else (name, before, now)
