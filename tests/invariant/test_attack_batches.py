@@ -302,7 +302,7 @@ def test_a_settled_row_is_exact_for_every_text_that_shares_it() -> None:
     first, second, third = play(state.ask([example.Text.of(text) for text in texts]))
     assert not first.row.exact
     assert state.queries == 3
-    play(state.settle([first]))
+    play(state.score_alone([first]))
     assert second.row.exact
     assert not third.row.exact
     assert state.queries == 3

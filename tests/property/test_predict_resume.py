@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from refusing import refused
@@ -79,6 +79,7 @@ WRONG = [TEXTS[i] for i in (0, 7, 8, 9, 30, 59)]
     wrong=st.booleans(),
     ending=st.sampled_from(["csv", "tsv", "jsonl", "parquet"]),
 )
+@example(kills=[(49, 0)], size=16, chunk=2048, wrong=True, ending="csv")  # a text failed before the kill
 def test_going_on_gives_the_same_bytes(
     tmp_path_factory: pytest.TempPathFactory,
     kills: list[tuple[int, int]],

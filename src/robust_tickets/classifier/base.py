@@ -216,6 +216,10 @@ class Classifier(ABC):
             )
         self.check_columns(task.columns, task.name, assumed=True)
 
+    def unhalved(self) -> Self:
+        """The same, but that a call which fails is not made in halves: what is asked then depends on the texts alone."""
+        return self
+
     def needs_model(self, what: str) -> ModelClassifier:
         """The classifier, which is to be ``what``; refused where it is no model."""
         hint = "load a model with load_classifier"

@@ -71,7 +71,7 @@ class CallableClassifier(Classifier):
         super().__init__(labels=labels, max_length=MAX_LENGTH, identity=name, columns=columns)
         self.function = Caller(_adapted(function, self.labels, name), name, options)
         self.batch_size = options.batch_size
-        self._keeping = True
+        self._keeping = self._halving = True
 
     @property
     def cut_at(self) -> None:
@@ -90,7 +90,7 @@ class CallableClassifier(Classifier):
 
         with tokenising():  # a pipeline does
             texts = [row.columns if len(row.columns) > 1 else row.columns[0] for row in rows]
-            answer = self.function(texts, keeping=self._keeping)
+            answer = self.function(texts, keeping=self._keeping, halving=self._halving)
         given = _by_label(answer, self.labels, self.identity)
         try:
             p = np.asarray(given.detach().cpu() if hasattr(given, "detach") else given, dtype=np.float64)
@@ -117,6 +117,11 @@ class CallableClassifier(Classifier):
             return len(self.function(rows, keeping=False)) == 2
         except Exception:
             return False
+
+    def unhalved(self) -> Self:
+        twin = copy.copy(self)
+        twin._halving = False
+        return twin
 
     def fresh(self) -> Self:
         twin = copy.copy(self)
@@ -153,22 +158,25 @@ class Caller:
         self.calm = 0  # calls since the last failure
         self.culprit: Any = None  # the last text that failed alone: asked about first, it fails no other's call
 
-    def __call__(self, texts: Sequence[Any], keeping: bool = True) -> Any:
-        """Its answers; ``keeping``: kept ones too, and the new ones are kept."""
+    def __call__(self, texts: Sequence[Any], keeping: bool = True, halving: bool = True) -> Any:
+        """Its answers; ``keeping``: kept ones too, and the new ones are kept. Without ``halving`` a call that fails raises."""
         kept = self.kept if keeping else {}
         wanted = [text for text in dict.fromkeys(texts) if text not in kept]
         rows: dict[Any, Any] = {text: kept[text] for text in texts if text in kept}
-        wanted.sort(key=lambda text: text != self.culprit)
+        culprit = self.culprit if halving else None
+        wanted.sort(key=lambda text: text != culprit)
         before = self.most
         while wanted:
-            most = min(filter(None, (self.options.batch_size, self.most, len(wanted))))
-            part = wanted[: 1 if wanted[0] == self.culprit else most]
+            most = min(filter(None, (self.options.batch_size, self.most if halving else None, len(wanted))))
+            part = wanted[: 1 if wanted[0] == culprit else most]
             try:
                 answer = self._retried(part)
             except TicketsError:
                 raise  # it knows better
             except Exception:
                 self.calm = 0
+                if not halving:
+                    raise
                 if len(part) == 1:
                     self.culprit, self.most = part[0], before  # the text was at fault, not how many there were
                     raise

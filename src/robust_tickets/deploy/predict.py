@@ -148,7 +148,8 @@ class Asking:
     """A classifier that answers text by text: where a batch fails, the texts are halved until the one at fault is found."""
 
     def __init__(self, clf: Classifier, kept: Answers, bar: Bar) -> None:
-        self.clf, self.kept, self.bar = clf, kept, bar
+        # halved here alone: a prediction that is resumed asks in the same batches, whatever failed before
+        self.clf, self.kept, self.bar = clf.unhalved(), kept, bar
         self.found: dict[int, Answer] = {}  # of the texts asked about now
         self.problems: dict[int, str] = {}
         self.problem: Exception | None = None  # the last one
