@@ -13,8 +13,11 @@ import pytest
 
 import robust_tickets as rt
 from robust_tickets import cache
+from robust_tickets.attack.tables import write_table
 from robust_tickets.data.arrow_tables import token_table
 from robust_tickets.data.mlm import blocks_of, find_corpus
+from robust_tickets.errors import TicketsError
+from robust_tickets.resources import kinds
 from robust_tickets.resources import vectors as vector_files
 from robust_tickets.resources.synonyms import synonym_table
 from robust_tickets.resources.vectors import Table, Vectors, read_vectors
@@ -88,6 +91,35 @@ def test_what_stood_for_it_goes_with_the_process(shut: Path, tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_process_that_ends_first_leaves_it(shut: Path, tmp_path: Path) -> None:
+    code = (
+        "import os, sys\nfrom robust_tickets.cache import cache_folder\nkept = cache_folder('a') / 'b'\nkept.write_text('c')\n"
+        "child = os.fork()\nif not child:\n    sys.exit()\nos.waitpid(child, 0)\nprint(kept.read_text())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert done.stdout == "c\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_without_a_place_for_temporary_files_it_is_said_what_to_set(
+    shut: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(**_: str) -> str:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    with pytest.raises(TicketsError, match=r"nor can a temporary one be made \(Read-only file system\)") as caught:
+        cache.cache_folder("data")
+    assert "set ROBUST_TICKETS_CACHE" in caught.value.hint
+
+
 def test_what_lies_in_one_that_can_only_be_read_is_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -109,6 +141,17 @@ def test_what_lies_in_one_that_can_only_be_read_is_used(
     assert {path: path.read_bytes() for path in kept.rglob("*") if path.is_file()} == before
     (grown,) = cache.cache_folder("neighbours").iterdir()
     assert len(Table.read(grown, 4, 2).rows) == 2
+
+
+def test_neighbours_are_looked_up_once_where_it_cannot_be_written(
+    shut: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every attack of a command opens its word vectors anew."""
+    (tmp_path / "words.vec").write_text("good 1 0\nfine 0.9 0.1\nbad -1 0\npoor -0.9 0.1\n")
+    near = [dict(Vectors(*vector_files.read_vectors([tmp_path / "words.vec"])[:2]).table(["good"], 2))]
+    monkeypatch.setattr(Vectors, "_build", lambda *_: pytest.fail("looked up again"))
+    near.append(dict(Vectors(*vector_files.read_vectors([tmp_path / "words.vec"])[:2]).table(["good"], 2)))
+    assert near[0] == near[1]
 
 
 def test_what_is_damaged_in_one_that_can_only_be_read_is_made_elsewhere(
@@ -174,3 +217,58 @@ def test_a_flipped_bit_costs_a_warning_and_changes_no_row(
             assert made() == first, (path, bit)
             assert capsys.readouterr().err.count("warning: ") == 1
             assert path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("report", ["{}", "[]", '{"rows": 1}', "{", ""])
+def test_a_damaged_report_stops_no_command(
+    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "reviews.csv").write_text(ROWS)
+    rows = [example.texts for example in rt.load_task(tmp_path / "reviews.csv").train]
+    (told,) = (tmp_path / "cache").glob("data/*.json")
+    told.write_text(report)
+    assert [example.texts for example in rt.load_task(tmp_path / "reviews.csv").train] == rows
+    assert capsys.readouterr().err.count("warning: ") == 1
+
+
+KILLED = """
+import os, sys
+import robust_tickets as rt
+from robust_tickets.attack import tables
+from robust_tickets.data.readers import CsvRows
+
+def cut(*_):
+    os._exit(9)
+    yield
+
+if sys.argv[1] == "convert":
+    CsvRows.records = cut
+    rt.load_task("reviews.csv")
+tables.write_table(cut(), ["text"], "found.parquet")
+"""
+
+
+@pytest.mark.parametrize("what", ["convert", "table"])
+def test_what_a_killed_process_left_half_written_is_swept(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    Path("reviews.csv").write_text(ROWS)
+    assert subprocess.run([sys.executable, "-c", KILLED, what], check=False).returncode == 9
+    assert len(list(tmp_path.rglob(".*.part"))) == 1
+    rt.load_task("reviews.csv")
+    write_table([], ["text"], "found.parquet")
+    assert list(tmp_path.rglob(".*.part")) == []
+
+
+def test_a_home_that_may_not_be_looked_into_has_no_resources(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(path: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    kind = kinds.KINDS["vectors"]
+    monkeypatch.setitem(kinds.KINDS, "vectors", type(kind)(**{**vars(kind), "files": forbidden, "lacks": forbidden}))
+    assert [line.found for line in kinds.status() if line.kind == "vectors"] == [False]
+    with pytest.raises(TicketsError, match=r"paragramcf: Permission denied"):
+        kinds.resolve("vectors")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from refusing import refused
 from robust_tickets.classifier.tokenizer import digest_of
 from robust_tickets.data import mlm as blocks_module
 from robust_tickets.data.mlm import IGNORED, Corpus, MaskedBlocks, blocks_of, find_corpus
+from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 from tiny import tiny_config, tiny_tokenizer
 from toy import toy_task
@@ -80,6 +83,42 @@ def test_long_lines_come_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("robust_tickets.data.mlm.LONGEST", 10)
     path = _txt(tmp_path, ("é" * 25,))
     assert [text for text, _ in find_corpus(str(path)).texts()] == ["é" * 10, "é" * 10, "é" * 5]
+
+
+def test_ids_above_two_bytes_are_kept_whole(tmp_path: Path, tokenizer: Any) -> None:
+    class Gaps:
+        """A tokenizer of few words whose ids reach beyond 65535."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(tokenizer, name)
+
+        def __len__(self) -> int:
+            return len(tokenizer)
+
+        def get_vocab(self) -> dict[str, int]:
+            return {**tokenizer.get_vocab(), "far": 70_000}
+
+        def __call__(self, texts: Any, **options: Any) -> Any:
+            told = tokenizer(texts, **options)
+            return told if isinstance(texts, str) else {"input_ids": [[70_000] for _ in texts]}
+
+    made = blocks_of(find_corpus(str(_txt(tmp_path, TEXTS * 7))), Gaps(), 8)
+    assert 70_000 in made
+
+
+def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = _txt(tmp_path)
+    monkeypatch.setattr("os.access", lambda *_: False)  # rights mean nothing to root
+    with pytest.raises(TicketsError, match="no permission to read"):
+        find_corpus(str(path))
+
+
+@pytest.mark.parametrize("name", ["wikitext:wikitext-2-raw-v1", "Salesforce/wikitext:wikitext-2-raw-v1"])
+def test_a_hub_corpus_needs_datasets_and_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(TicketsError, match="needs the package datasets") as problem:
+        find_corpus(name)
+    assert "corpus=FOLDER/wikitext-2-raw-v1" in problem.value.hint
 
 
 def test_a_hub_corpus_gives_the_texts_of_its_training_split(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,6 +261,14 @@ def test_batches_depend_on_seed_epoch_and_number_alone(tokenizer: Any, random_bl
         assert (next(iter(other)).inputs["input_ids"] != whole[0].inputs["input_ids"]).any()
 
 
+def test_every_epoch_and_every_batch_has_its_own_masks(tokenizer: Any, random_blocks: np.ndarray) -> None:
+    twice = np.concatenate([random_blocks[:16], random_blocks[:16]])
+    made = MaskedBlocks(blocks=twice, tokenizer=tokenizer, batch_size=16, shuffle=False)
+    first, second, later = *made.epoch(0), next(iter(made.epoch(1)))
+    assert (first.labels != second.labels).any()
+    assert (first.labels != later.labels).any()
+
+
 def test_every_block_comes_once_an_epoch(tokenizer: Any) -> None:
     ids = np.full((30, 6), tokenizer.cls_token_id)
     ids[:, 2] = np.arange(30) + 10
@@ -249,6 +296,16 @@ def test_bad_texts_are_left_out_and_counted(tmp_path: Path, tokenizer: Any, caps
     path.write_text('{"text": "the film is good"}\n{bad\n{"text": 3}\n{"text": null}\n' * 30)
     blocks_of(find_corpus(str(path)), tokenizer, 8)
     assert "60 texts were left out" in capsys.readouterr().err
+
+
+def test_memory_stays_bounded(tmp_path: Path, tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks_module, "AT_ONCE", 10_000)
+    path = _txt(tmp_path, TEXTS * 10_000)
+    tracemalloc.start()
+    made = blocks_of(find_corpus(str(path)), tokenizer, 32)
+    assert tracemalloc.get_traced_memory()[1] < 4e6
+    tracemalloc.stop()
+    assert len(made) > 5000
 
 
 @pytest.mark.parametrize(
