@@ -24,6 +24,7 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources import wordnet
+from tiny import tiny_classifier
 
 
 def wants_good(texts: list[str]) -> np.ndarray:
@@ -50,6 +51,47 @@ def test_queries_by_hand() -> None:
     assert (result.n, result.clean, result.aua, result.suc) == (5, 60.0, 0.0, 100.0)
     assert result.queries == round(sum(q for s, q in swaps.values() if s == "success") / 3, 4)
     assert result.perturbed == round((100 / 3 + 100 + 50) / 3, 4)
+
+
+@pytest.mark.parametrize("budget", [1, 2, 30, 102, 130])
+def test_no_candidates_are_made_that_the_budget_could_not_ask_about(
+    monkeypatch: pytest.MonkeyPatch, budget: int
+) -> None:
+    made: list[int] = []
+
+    def count(kit: GreedySearch, game: Any, text: Text, index: int) -> Any:
+        found = yield from plain(kit, game, text, index)
+        made.append(len(found))
+        return found
+
+    plain = GreedySearch.candidates
+    monkeypatch.setattr(GreedySearch, "candidates", count)
+    (outcome,) = PWWS()(CLF, Split.of(["film good " * 50], [1]), n=0, query_budget=budget).examples()
+    assert (outcome.status, outcome.queries) == ("failed", budget)
+    assert sum(made[:-1]) < max(1, budget - 1 - 100)  # 100 words, each hidden once
+    assert (made == []) == (budget <= 101)
+
+
+def test_rows_of_texts_that_will_not_come_again_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With many words there are as many as queries: they must not all be held until the example ends."""
+    kept: list[int] = []
+
+    def count(game: ExampleState, best: Any) -> None:
+        before = len(game.known)
+        plain(game, best)
+        assert best.row in game.known.values()
+        kept.append(len(game.known))
+        assert kept[-1] <= 2 < before  # where the search is, and where it began
+
+    plain = ExampleState.forget
+    monkeypatch.setattr(ExampleState, "forget", count)
+
+    def unmoved(texts: list[str]) -> np.ndarray:
+        p = np.array([0.9 - 0.01 * (12 - text.split().count("film")) for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    (outcome,) = PWWS()(Classifier.wrap(unmoved, labels=["neg", "pos"]), Split.of(["film " * 12], [1]), n=0).examples()
+    assert (outcome.status, outcome.words_changed, len(kept)) == ("failed", 12, 12)
 
 
 def test_the_first_of_equals_wins_and_is_marked() -> None:
@@ -162,8 +204,35 @@ def test_result_file(tmp_path: Path) -> None:
         AttackResult.load(tmp_path / "b")
 
 
+def test_the_result_says_how_the_model_computed() -> None:
+    clf = tiny_classifier("bert", max_length=24)
+    result = PWWS()(clf, Split.of(["a good film"], [1]), n=0, query_budget=7)
+    assert (result.model["dtype"], result.model["max_length"], result.query_budget) == ("float32", 24, 7)
+
+
 def flags(texts: list[str], labels: list[int], fn: Any = wants_good) -> str:
     return "; ".join(PWWS()(Classifier.wrap(fn, labels=["neg", "pos"]), Split.of(texts, labels), n=0).flags)
+
+
+def test_flags() -> None:
+    plain = [("good film " if i % 2 else "dull film ") + str(i) for i in range(120)]
+
+    def reads(texts: list[str]) -> np.ndarray:
+        p = np.array([0.7 * ("good" in text.split()) + 0.1 * ("dull" not in text.split()) + 0.1 for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    assert flags(plain, [i % 2 for i in range(120)], reads) == ""
+    assert flags(plain, [i % 2 for i in range(120)]).startswith("unmoved: on 60 of 120"), (
+        "without 'good' it knows no word"
+    )
+    assert "few examples" in flags(plain[:10], [i % 2 for i in range(10)])
+    assert "one class" in flags(plain, [1] * 120)
+
+    def sure(texts: list[str]) -> np.ndarray:
+        p = np.array([0.999 if "good" in text.split() else 0.001 for text in texts])
+        return np.stack([1 - p, p], axis=1)
+
+    assert "over-confident" in flags(plain, [i % 2 for i in range(120)], sure)
 
 
 def test_a_finished_attack_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

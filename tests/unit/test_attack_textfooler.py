@@ -14,6 +14,7 @@ from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.transforms.nearest_words import like
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
+from robust_tickets.errors import TicketsError
 from robust_tickets.resources.vectors import Vectors
 
 
@@ -84,6 +85,18 @@ def test_the_most_similar_success_wins(monkeypatch: pytest.MonkeyPatch, filler: 
     assert outcome.perturbed == (text.replace("good", winner),)
     assert bool(windows) == (filler >= 14)
     assert (outcome.similarity is not None) == (result.similarity is not None) == (filler >= 14)
+
+
+def test_thresholds_outside_their_range_are_refused() -> None:
+    for wrong in (
+        {"word_similarity": 1.5},
+        {"word_similarity": -1.1},
+        {"sentence_similarity": -0.1},
+        {"sentence_similarity": 50},
+    ):
+        with pytest.raises(TicketsError, match=rf"TextFooler\.{next(iter(wrong))} must be at least"):
+            TextFooler(**wrong)  # type: ignore[arg-type]
+    TextFooler(word_similarity=-1, sentence_similarity=0)
 
 
 def test_a_resumed_attack_finds_the_neighbours_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
