@@ -77,7 +77,7 @@ def stage_key(stage: str, component: Any = None, **inputs: Any) -> dict[str, Any
 def resources_of(component: Any) -> dict[str, Any]:
     """What the files behind the components inside a component hold, by their fields: a path says where they lie, not what they are."""
     found: dict[str, Any] = {}
-    for f in dataclasses.fields(component) if dataclasses.is_dataclass(component) else ():  # a saved ticket is none
+    for f in dataclasses.fields(component):
         inner = getattr(component, f.name)
         if not dataclasses.is_dataclass(inner) or isinstance(inner, type):
             continue

@@ -263,7 +263,7 @@ def _look_for_resources(recipe: Recipe, origins: Iterable[Origin]) -> None:
     """Words and models that are not there are found missing here, not after hours of search; the error names the recipe's key."""
     for key, method in (
         *((arm.key, arm.train) for arm in recipe.arms),
-        *((origin.key, origin.search) for origin in origins),
+        *((origin.key, origin.search) for origin in origins if origin.search is not None),  # not of a saved ticket
     ):
         with inside(key):
             resources_of(method)
