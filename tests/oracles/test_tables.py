@@ -49,7 +49,14 @@ def _cell(cell: Any) -> list[Any]:
         return [*head, _code(cell.why)]
     ours = cell.ours
     numbers = [ours.n, ours.mean, ours.interval, ours.prediction, cell.difference, cell.inside]
-    return [*head, *map(_round, numbers), cell.split, len(ours.units), len(cell.notes), len(cell.substituted)]
+    return [
+        *head,
+        *map(_round, numbers),
+        cell.reading.split,
+        len(cell.reading.units),
+        len(cell.reading.notes),
+        len(cell.reading.substituted),
+    ]
 
 
 def _code(why: str) -> str:
@@ -83,13 +90,12 @@ def claims() -> dict[str, Any]:
 
 def figures() -> dict[str, Any]:
     """By figure and panel: the numbers that are drawn and of how many runs; of an undrawn panel nothing."""
-    from robust_tickets.reproduce.figures import figure, lengths
-    from robust_tickets.reproduce.pareto import pareto
+    from robust_tickets.reproduce.figures import figure, lengths, pareto
     from robust_tickets.reproduce.published import tables as published
 
-    found = {one.id: figure(one.id, outcomes(), RESULTS) for one in published() if one.kind == "figure"}
-    found["Lengths"] = lengths(outcomes(), RESULTS)
-    found["Pareto"] = pareto(outcomes(), RESULTS, task="sst2", attack="textfooler-real")
+    found = {one.id: figure(one.id, outcomes()) for one in published() if one.kind == "figure"}
+    found["Lengths"] = lengths(outcomes())
+    found["Pareto"] = pareto(outcomes(), task="sst2", attack="textfooler-real")
     return {id: {f"panel {i}": _numbers(panel) for i, panel in enumerate(drawn.panels)} for id, drawn in found.items()}
 
 
@@ -108,14 +114,16 @@ def arms() -> dict[str, Any]:
     found: dict[str, Any] = {}
     every = standings(outcomes())
     for one in every:
-        values = {
-            name: one.measured(name) for name in ("clean", "encoder_millions", "total_millions", "seconds", "work")
-        }
-        values |= {f"aua {by.name} {by.split}".strip(): one.measured("aua", by) for by in one.attacks}
-        values["flops"] = one.flops()
+        values = {name: one.read(name) for name in ("clean", "encoder_millions", "total_millions", "seconds", "work")}
+        values |= {f"aua {by.name} {by.split}".strip(): one.read("aua", by) for by in one.attacks}
+        values["flops"] = one.read("flops")
         found[f"{one.task} / {one.backbone} / {one.arm}"] = {
             "runs": [one.units, one.repeated],
-            **{name: _round([value.n, value.mean, value.summary.interval]) for name, value in values.items() if value},
+            **{
+                name: _round([value.n, value.mean, value.summary.interval])
+                for name, value in values.items()
+                if value.units
+            },
         }
     for attack in attacks_on(every):
         for spread in spreads(outcomes(), task="sst2", attack=attack.name, split=attack.split or None):

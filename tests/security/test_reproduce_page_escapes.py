@@ -17,7 +17,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.aggregate import standings
 from robust_tickets.reproduce.attacked_texts import texts
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.page import origins
+from robust_tickets.reproduce.page import PARTS, origins
 
 ORDER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
@@ -65,7 +65,7 @@ def _attacked(one: Outcome, words: str) -> Outcome:
 
 def _shown(found: list[Outcome], folder: Path) -> str:
     standing = standings(found)
-    return f"{texts(standing, folder)}{origins(standing)}"
+    return f"{texts(standing, folder)}{PARTS.origins(origins(standing))}"
 
 
 @pytest.mark.parametrize("words", HOSTILE)

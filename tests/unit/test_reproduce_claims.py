@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from judging import BASE, CONFIRM, FAR, NEAR, REAL, SUBSTITUTE, arm, by_name, confirmed, keep, made
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.aggregate import repeated, standings
-from robust_tickets.reproduce.answers import seeds
+from robust_tickets.reproduce.aggregate import standings
 from robust_tickets.reproduce.arms import arms, rows
 from robust_tickets.reproduce.claims import (
     HERE,
@@ -22,14 +21,14 @@ from robust_tickets.reproduce.claims import (
     first_seed,
     fixed,
     goals,
-    here,
     judge,
     names,
+    qualified,
     sentence,
-    small,
     spreads,
 )  # fmt: skip
 from robust_tickets.reproduce.outcome import Outcome, read_all
+from robust_tickets.reproduce.page import seeds
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.stats.compare_runs import compare_runs, holm
 
@@ -152,33 +151,26 @@ def test_repeats_are_reported_and_do_not_weigh() -> None:
 def test_runs_of_one_seed_are_counted_as_models() -> None:
     def run(name: str, repeat: int, model: str, ticket: str = "") -> Outcome:
         one = made(name, 0, {REAL: BASE[0] + repeat}, repeat=repeat)
-        return replace(one, inputs={**one.inputs, "trained": model}, ticket={"digest": ticket} if ticket else None)
+        inputs = {**one.inputs, "trained": model, "code": str(repeat % 2)}
+        return replace(one, inputs=inputs, ticket={"digest": ticket} if ticket else None)
 
     same = [run("finetune", repeat, "a") for repeat in range(3)]
     two = [run("earlyrobust", 0, "b", "x"), run("earlyrobust", 1, "c", "y"), run("earlyrobust", 2, "b", "x")]
-    once = [run("random", 0, "d", "z")]
-    found = repeated([*same, *two, *once], task="sst2")
-    assert [(one.arm, one.runs, one.models, one.tickets) for one in found] == [
-        ("earlyrobust", 3, 2, 2),
-        ("finetune", 3, 1, None),
+    runs = [
+        *same,
+        *two,
+        run("random", 0, "d", "z"),
+        *(made(name, 1, {REAL: 80}) for name in ("finetune", "earlyrobust")),
     ]
-    assert repeated(once, task="sst2") == ()
-    versions = [replace(one, inputs={**one.inputs, "code": str(one.unit.repeat % 2)}) for one in same]
-    assert [one.codes for one in repeated(versions, task="sst2")] == [2]
-    for runs, words in (
-        (same, "In these runs it does: the seed that was run again gave one model."),
-        ([*same, *two], "of 2 seeds run again, 1 gave"),
-    ):
-        more = [*runs, *(made(name, 1, {REAL: BASE[1]}) for name in ("finetune", "earlyrobust"))]
-        page = seeds(standings(more), more)
-        assert page is not None
-        assert words in page
-    moved = [
-        replace(one, unit=replace(one.unit, backbone="roberta-base"))
-        for one in (*two, made("earlyrobust", 1, {REAL: BASE[1]}))
+    found = seeds(standings(runs), runs)
+    assert [tuple(cell.text for cell in row.cells) for row in found["models"].rows] == [
+        ("0", "3", "2", "2", "2"),
+        ("0", "3", "1", "\u2013", "2"),  # a whole model has no ticket
     ]
-    assert seeds(standings(moved), moved) is not None
-    assert repeated(same, task="imdb") == repeated(same, task="sst2", backbone="roberta-base") == ()
+    assert (found["again"], found["apart"], found["widest"]) == (2, 1, "1.0")
+    moved = [replace(one, unit=replace(one.unit, backbone="roberta-base")) for one in runs]
+    assert seeds(standings(moved), moved)["again"] == 2
+    assert seeds(standings(runs[-2:]), runs[-2:]) is None
 
 
 def test_the_runs_that_chose_a_recipe_are_in_no_claim_about_it() -> None:
@@ -239,31 +231,19 @@ def test_a_claim_turned_round_has_the_same_verdict(a: list[int], b: list[int]) -
     assert first.comparison.difference == pytest.approx(-second.comparison.difference)
 
 
-def test_a_verdict_that_other_texts_may_change_says_so() -> None:
-    judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0].comparison
-    assert judged.verdict == "different"
-    for low, high, words in ((4.0, 26.0, ""), (-0.5, 30.0, HERE), (-30.0, 0.5, HERE), (-9.0, -1.0, "")):
-        assert here(replace(judged, over_examples=(low, high))) == words
-    assert here(replace(judged, over_examples=None)) == ""
-    same = replace(judged, difference=0.5, adjusted_p=0.9, adjusted_equivalence_p=0.01)
-    for low, high, words in ((-4.9, 4.9, ""), (-5.1, 4.0, HERE), (-1.0, 6.0, HERE)):
-        assert here(replace(same, over_examples=(low, high))) == words
-    undecided = replace(judged, adjusted_p=0.9, adjusted_equivalence_p=0.9, over_examples=(-9.0, 9.0))
-    assert here(undecided) == ""
-
-
-def test_a_difference_that_is_sure_and_small_is_called_small() -> None:
-    """Both can be shown at once; a reader who asks whether two are as good as each other wants both."""
+def test_a_verdict_says_where_other_texts_may_change_it_and_where_it_is_small() -> None:
     judged = judge("A", [*arm("finetune", {REAL: BASE}), *arm("earlyrobust", {REAL: FAR})])[0]
-    assert judged.comparison is not None
-    large = replace(judged.comparison, adjusted_equivalence_p=0.9, over_examples=(4.0, 26.0))
-    assert small(large) == ""
-    close = replace(large, difference=-2.3, adjusted_equivalence_p=0.01, over_examples=(-3.7, -1.0))
-    assert close.verdict == "different"
-    assert small(close) == ", by less than 5 points"
+    large = replace(judged.comparison, adjusted_equivalence_p=0.9)
+    for low, high, words in ((4.0, 26.0, ""), (-0.5, 30.0, HERE), (-30.0, 0.5, HERE), (-9.0, -1.0, "")):
+        assert qualified(replace(large, over_examples=(low, high))) == f"more robust{words}"
+    assert qualified(large) == "more robust"
+    same = replace(large, difference=0.5, adjusted_p=0.9, adjusted_equivalence_p=0.01)
+    for low, high, words in ((-4.9, 4.9, ""), (-5.1, 4.0, HERE), (-1.0, 6.0, HERE)):
+        assert qualified(replace(same, over_examples=(low, high))) == f"equivalent{words}"
+    assert qualified(replace(same, adjusted_equivalence_p=0.9, over_examples=(-9.0, 9.0))) == "undecided"
+    close = replace(large, difference=-2.3, adjusted_equivalence_p=0.01, over_examples=(-3.7, -1.0))  # sure, and small
     assert "less robust, by less than 5 points, −2.3" in sentence(replace(judged, comparison=close))
-    assert small(replace(close, over_examples=(-5.2, -0.4))) == ""  # other texts do not bear it out
-    assert small(replace(close, adjusted_p=0.9)) == ""  # equivalent, and called so
+    assert qualified(replace(close, over_examples=(-5.2, -0.4))) == "less robust"
 
 
 def test_different_examples_are_not_compared() -> None:

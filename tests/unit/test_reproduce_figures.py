@@ -18,10 +18,9 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.arms import rows
-from robust_tickets.reproduce.figures import Point, draw, figure
-from robust_tickets.reproduce.html import PARTS
+from robust_tickets.reproduce.figures import Point, Spot, draw, figure, frontier, pareto
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.pareto import Spot, frontier, pareto
+from robust_tickets.reproduce.page import PARTS
 from robust_tickets.reproduce.ticket_figures import Survivors, agreement, by_chance, distances, survivors
 from robust_tickets.search.earlyrobust import EarlyRobust
 from sweeping import by_head, gates, row, run, weights
@@ -43,14 +42,14 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, tuple[Outc
 
 
 def test_every_figure_of_the_papers_is_drawn_or_says_why(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:
-    folder, every = campaign
+    _, every = campaign
     for one in published.tables():
         if one.kind == "figure":
-            drawn = figure(one.id, every, folder)
+            drawn = figure(one.id, every)
             assert drawn.svg or drawn.why, one.id
             well_formed(drawn)
             assert PARTS.drawn(drawn)
-    assert "SST-2" in figure("er-f5", every, folder).svg
+    assert "SST-2" in figure("er-f5", every).svg
 
 
 @pytest.mark.parametrize("id", [one.id for one in published.tables() if one.kind == "figure"])
@@ -282,7 +281,7 @@ def test_what_searches_share_is_counted() -> None:
     first, second = [[0, 0], [1, 1], [1, 1]], [[0, 0], [1, 0], [1, 1]]
     said = agreement([shape(first, (1.0, 0.5, 0.0)), shape(second, (1.0, 0.5, 0.0))])
     lot = 100 * (4 / 6 * 3 / 6 + 3 / 6 * 2 / 6)
-    for value in ("16.7 %", f"{lot:.1f} %", "80, 20 and 0 %", "0, 33 and 67 %"):
+    for value in ("16.7 %", f"{lot:.1f} %"):
         assert value in said
 
 
@@ -299,8 +298,8 @@ def test_lots_lie_as_far_apart_as_is_said(first: int, second: int, seed: int) ->
 
 
 def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tuple[Outcome, ...]]) -> None:
-    folder, every = campaign
-    drawn = pareto(every, folder, task="sst2", attack="textfooler-real")
+    _, every = campaign
+    drawn = pareto(every, task="sst2", attack="textfooler-real")
     well_formed(drawn)
     size, work, time = drawn.panels
     assert len(cells(work.table)) == 4, "what can be reckoned needs no run alone"
@@ -312,11 +311,11 @@ def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tup
 
 
 def test_an_arm_is_beaten_by_an_equal_one_that_is_cheaper() -> None:
-    aua = Point(x=None, values=(40.0,), sources=("run",))
+    aua = Point(x=None, values=(40.0,) * 5, sources=("run",))
     cheap, dear, twin = (Spot(index=i, title=str(i), x=x, aua=aua) for i, x in enumerate((50.0, 80.0, 50.0)))
     assert frontier(cheap, [cheap, dear, twin])
     assert not frontier(dear, [cheap, dear])
-    assert frontier(replace(dear, aua=replace(aua, values=(41.0,))), [cheap, dear])
+    assert frontier(replace(dear, aua=replace(aua, values=(41.0,) * 5)), [cheap, dear])
 
 
 def test_few_runs_are_grey_and_make_no_frontier() -> None:
@@ -327,7 +326,7 @@ def test_few_runs_are_grey_and_make_no_frontier() -> None:
         for arm, size in sizes.items()
         for seed in range(4 if arm == "few" else 5)
     ]
-    drawn = pareto(every, None, task="sst2", attack="textfooler-real")
+    drawn = pareto(every, task="sst2", attack="textfooler-real")
     table = drawn.panels[0].table
     assert [line[-1] for line in cells(table)] == ["too few runs", "yes", "no"]
     for drawing in well_formed(drawn):
@@ -337,5 +336,5 @@ def test_few_runs_are_grey_and_make_no_frontier() -> None:
             if one.find("title") is not None
         }
         assert [name.partition(":")[0] for name, one in groups.items() if one.get("class") == "few"] == ["few"]
-    none = pareto([one for one in every if one.unit.seed < 2], None, task="sst2", attack="textfooler-real")
+    none = pareto([one for one in every if one.unit.seed < 2], task="sst2", attack="textfooler-real")
     assert "edge" not in "".join(panel.svg for panel in none.panels)

@@ -17,10 +17,9 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.report.charts import Scale
 from robust_tickets.report.format import GLUE, merged
 from robust_tickets.reproduce.aggregate import Against, standings
-from robust_tickets.reproduce.answers import answer
-from robust_tickets.reproduce.claims import family, judge, sentence
+from robust_tickets.reproduce.claims import judge, sentence
 from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all
-from robust_tickets.reproduce.page import board, left_of, make, strip, write_page
+from robust_tickets.reproduce.page import PARTS, answer, board, left_of, make, strip, write_page
 
 
 class Page(HTMLParser):
@@ -137,10 +136,10 @@ def _keyed(shown: str) -> list[float]:
 
 def test_repeats_count_in_no_mean(found: tuple[Outcome, ...]) -> None:
     one = next(one for one in standings(found) if one.arm == "finetune")
-    value = one.measured("aua", Against(name=ATTACKS[0]))
-    assert (value.n, len(value.runs), one.units) == (5, 7, 5)
-    few = standings([outcome for outcome in found if outcome.unit.seed < 2])[0].measured("clean")
-    assert few.few
+    value = one.read("aua", Against(name=ATTACKS[0]))
+    assert (value.n, len(value.runs.runs), one.units) == (5, 7, 5)
+    few = standings([outcome for outcome in found if outcome.unit.seed < 2])[0].read("clean")
+    assert not few.summary.enough
 
 
 def test_an_attack_on_another_split_is_another_column(found: tuple[Outcome, ...], folder: Path) -> None:
@@ -156,7 +155,7 @@ def test_an_attack_on_another_split_is_another_column(found: tuple[Outcome, ...]
     named = Against(name=first.attacks[0].name)
     assert one.attacks[0] == named
     assert one.attacks[-1] == replace(named, split="test")
-    values = [one.measured("aua", attack) for attack in (one.attacks[0], one.attacks[-1])]
+    values = [one.read("aua", attack) for attack in (one.attacks[0], one.attacks[-1])]
     assert [round(value.mean, 1) for value in values if value] == [round(first.attacks[0].share("aua") or 0, 1), 100.0]
     assert "on test" in make(folder, [both])
 
@@ -246,7 +245,7 @@ def test_no_accuracy_is_below_zero() -> None:
     """Three runs far apart have an interval that begins there."""
     rows = standings(judging.arm("finetune", {"textfooler-real": (2, 20, 60)}))
     drawn = strip(rows, Against(name="textfooler-real"))
-    shown = board(rows[0].key, rows)
+    shown = str(PARTS.board(board(rows[0].key, rows)))
     assert "0.0–50.5" in shown
     assert not [part for part in (str(drawn), shown) if "−" in part]
 
@@ -260,9 +259,9 @@ def test_intervals_of_two_runs_are_not_shown(tmp_path: Path) -> None:
         first = next(one for one in judged if one.comparison)
         assert first.comparison.interval is not None
         assert first.comparison.over_examples is not None
-        row, words = str(answer(family("A"), judged)), sentence(first)
+        row, words = str(PARTS.answer(answer("A", judged))), sentence(first)
         assert [part in row for part in ("other texts: ", 'class="bar', SPAN)] == [shown] * 3
-        assert [part in words for part in ("on further examples too", SPAN)] == [shown] * 2
+        assert [part in words for part in ("on further texts", SPAN)] == [shown] * 2
 
 
 RESULTS = Path(__file__).parents[2] / "results"

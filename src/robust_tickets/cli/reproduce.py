@@ -558,9 +558,7 @@ def whole(planned: Planned, *, log: bool) -> Answer:
     filled = [one for one in tables.fill_all(plan, outcomes, run.results, flavour=flavour) if one.cells]
     drawn = {id for id in plan.tables if not id.startswith("campaign") and papers.table(id).kind == "figure"}
     panels = {id: {(cell.backbone, cell.task) for cell in plan.cells if cell.table == id} for id in drawn}
-    figures = [
-        charts.figure(id, outcomes, run.results, flavour=flavour, pairs=panels[id]) for id in plan.tables if id in drawn
-    ]
+    figures = [charts.figure(id, outcomes, flavour=flavour, pairs=panels[id]) for id in plan.tables if id in drawn]
     written = [path for one in filled for path in tables.write(one, run.out)]
     written += [charts.write(one, run.out) for one in figures]
     written += [write_page(run.page, run.results)] if run.page is not None and outcomes else []

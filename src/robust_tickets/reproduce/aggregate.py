@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -45,13 +45,53 @@ class Reading:
     """Runs of an arm; repeats of a seed count in no mean. Without a run, ``why`` has the reason."""
 
     runs: RunSet
-    units: tuple[str, ...] = ()  # ids of the jobs behind the mean, in the order of their values
     split: str = ""
     examples: str = ""  # hash of the attacked examples' ids
     way: str = ""  # how all runs were attacked: rules, scoring and resources, as canonical JSON
     substituted: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     why: str = ""
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """Ids of the jobs behind the mean, in the order of their values."""
+        return tuple(run.source for run in self.runs.units)
+
+    @property
+    def values(self) -> tuple[float, ...]:
+        return self.runs.values
+
+    @property
+    def again(self) -> tuple[float, ...]:
+        """Values of repeats."""
+        return tuple(run.value for run in self.runs.runs if run.repeat)
+
+    @cached_property
+    def summary(self) -> RunSummary:
+        return summarise_runs(self.runs, resamples=0)
+
+    @property
+    def n(self) -> int:
+        return self.summary.n
+
+    @property
+    def mean(self) -> float:
+        return self.summary.mean
+
+    @property
+    def reach(self) -> Interval | None:
+        """The interval of a mean accuracy, cut at 0 and 100."""
+        return cut(self.summary.shown) if self.summary.shown else None
+
+    @property
+    def equal(self) -> bool:
+        """Whether all runs have one value, although there are enough for an interval."""
+        return self.n >= FEWEST_SHOWN and self.summary.interval is None
+
+
+def cut(ends: Interval, most: float = 100.0) -> Interval:
+    """An interval cut to what can be."""
+    return min(max(ends[0], 0.0), most), min(max(ends[1], 0.0), most)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,48 +106,65 @@ class Wanted:
     backbone: str = BERT
     flavour: Flavour = "corrected"
 
-    def of(self, outcome: Outcome) -> bool:
-        """Whether the outcome is one of this arm's."""
-        return outcome.unit.arm == self.arm and self.beside(outcome)
-
     def beside(self, outcome: Outcome) -> bool:
-        """Whether it is of the same task, backbone and flavour."""
+        """Whether an outcome is of the same task, backbone and flavour."""
         unit = outcome.unit
         return (unit.task, unit.backbone, unit.flavour) == (self.task, self.backbone, self.flavour)
 
 
-def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) -> Reading:
+def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None = None) -> Reading:
     """Read the runs of a request. ``folder`` holds the ids of the examples; without it runs have only values."""
-    own = [outcome for outcome in outcomes if wanted.of(outcome)]
-    trained = [outcome for outcome in own if outcome.clean]
+    there = [outcome for outcome in outcomes if wanted.beside(outcome)]
+    own = [outcome for outcome in there if outcome.unit.arm == wanted.arm]
+    trained, metric = [outcome for outcome in own if outcome.clean], wanted.metric
     if not trained:
         return _none(wanted, "searched only, not trained" if own else NOT_RUN)
-    if wanted.metric in ATTACK_METRICS or (wanted.metric == "clean" and wanted.attack):
+    if metric in ATTACK_METRICS or (metric == "clean" and wanted.attack):
         return _attacked(wanted, trained, folder)
-    if wanted.metric == "clean":
-        return _clean(wanted, trained)
-    if wanted.metric.startswith("speedup"):
-        return _speedup(wanted, trained, outcomes)
-    if wanted.metric == "seconds":
-        alone = _alone(trained, _device(wanted, outcomes))
-        return _reading(wanted, _timed([(o, seconds(o)) for o in alone]), why=NOT_ALONE)
-    if wanted.metric == "work":
-        from robust_tickets.reproduce.cost import work
-
-        return _reading(wanted, _of_values([(o, work(o)) for o in trained]), why="its passes are not known")
-    name = "encoder_parameters" if wanted.metric == "encoder_millions" else "parameters"
-    # the papers count the parameters that a mask keeps
-    sizes = [(o, number(o, o.cost.get(f"nonzero_{name}", o.cost.get(name)))) for o in trained]
-    runs = _of_values([(o, None if size is None else size / 1e6) for o, size in sizes])
-    return _reading(wanted, runs, why="its size was not kept")
+    if metric == "clean":  # on the whole split, not only on the attacked examples
+        evaluated = [o for o in trained if wanted.split in (None, o.clean.get("split"))]
+        split = str(evaluated[0].clean.get("split", "")) if evaluated else ""
+        why = f"trained, not evaluated on {wanted.split or 'a split'}"
+        return _reading(wanted, [(o, o.clean.get("accuracy")) for o in evaluated], why, split=split)
+    if metric in BASES:
+        return _speedup(wanted, trained, there)
+    if metric == "seconds":
+        found = [(o, seconds(o)) for o in _alone(trained, _device(there))]
+        return _reading(wanted, found, NOT_ALONE, timed=True)
+    take, why = _COSTS[metric]
+    return _reading(wanted, [(o, take(o)) for o in trained], why)
 
 
-def attacks_of(outcomes: Sequence[Outcome], asked: str, split: str | None = None) -> tuple[str, ...]:
+def _work(outcome: Outcome) -> float | None:
+    from robust_tickets.reproduce.cost import work
+
+    return work(outcome)
+
+
+def _millions(name: str) -> Callable[[Outcome], float | None]:
+    """The papers count the parameters that a mask keeps."""
+
+    def take(outcome: Outcome) -> float | None:
+        size = number(outcome, outcome.cost.get(f"nonzero_{name}", outcome.cost.get(name)))
+        return None if size is None else size / 1e6
+
+    return take
+
+
+_COSTS: Mapping[str, tuple[Callable[[Outcome], float | None], str]] = {  # how each is taken, and why there is none
+    "work": (_work, "its passes are not known"),
+    "encoder_millions": (_millions("encoder_parameters"), "its size was not kept"),
+    "total_millions": (_millions("parameters"), "its size was not kept"),
+    "flops": (lambda outcome: number(outcome, outcome.cost.get("flops_per_example")), "its FLOPs were not kept"),
+}
+
+
+def attacks_of(outcomes: Sequence[Outcome], asked: str) -> tuple[str, ...]:
     """Our attacks that stand for a published one: the same with any candidates and constraints, the plainest first.
 
     The code of two papers runs another BERT-Attack than the published one, our ``bertattack_papers``: both count as it.
     """
-    found = {a.name for o in outcomes for a in o.attacks if a.split == (split or o.clean.get("split"))}
+    found = {attack.name for o in outcomes for attack in o.attacks if attack.split == o.clean.get("split")}
     alike = [name for name in found if name == asked or name.partition("-")[0] in (asked, f"{asked}_papers")]
     return tuple(sorted(alike, key=lambda name: (name.count("-"), name)))
 
@@ -142,29 +199,40 @@ def notes_of(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Reading:
-    name, found = wanted.attack, []
-    for outcome in own:
-        split = wanted.split or outcome.clean.get("split")
-        found += [(outcome, one) for one in outcome.attacks if (one.name, one.split) == (name, split)]
+    name, metric = wanted.attack, wanted.metric
+    found = [
+        (outcome, one)
+        for outcome in own
+        for one in outcome.attacks
+        if (one.name, one.split) == (name, wanted.split or outcome.clean.get("split"))
+    ]
+    attacks = [one for _, one in found]
+    ways = {_way(one) for one in attacks}
     if not found:
         by = f" by {attack_phrase(name)}" + (f" on {wanted.split}" if wanted.split else "") if name else ""
         return _none(wanted, f"trained, not attacked{by}")
-    ways = {_way(one) for _, one in found}
-    if len({one.examples for _, one in found}) > 1:
+    if len({one.examples for one in attacks}) > 1:
         return _none(wanted, "its runs were attacked on different examples")
     if len(ways) > 1:
         return _none(wanted, "its runs were attacked by different rules, or with different words")
-    attacks = [one for _, one in found]
-    made = _reading(
+    runs: list[tuple[Outcome, Any]] = []
+    for outcome, one in found:
+        value = one.mean_queries if metric == "queries" else one.share(metric)  # type: ignore[arg-type]
+        if folder is not None and metric != "queries" and value is not None:
+            ids = _ids(folder, one.examples)
+            runs.append((outcome, one.run(outcome.unit, ids, metric, source=outcome.unit.id)))  # type: ignore[arg-type]
+        else:
+            runs.append((outcome, value))
+    return _reading(
         wanted,
-        [(o, run) for o, one in found if (run := _run(wanted.metric, o, one, folder)) is not None],
-        why="nothing of the attack could be counted",
-        flags=_each(flag for one in attacks for flag in one.flags),
+        runs,
+        "nothing of the attack could be counted",
+        flags=[flag for one in attacks for flag in one.flags],
+        split=attacks[0].split,
+        examples=attacks[0].examples,
+        way=ways.pop(),
+        substituted=_each(words for one in attacks for words in one.substitutes),
     )
-    if made.why:
-        return made
-    substituted = _each(words for one in attacks for words in one.substitutes)
-    return replace(made, split=attacks[0].split, examples=attacks[0].examples, way=ways.pop(), substituted=substituted)
 
 
 def _way(attacked: Attacked) -> str:
@@ -173,88 +241,63 @@ def _way(attacked: Attacked) -> str:
     return canonical({"recipe": attacked.recipe, "scoring": attacked.scoring, "resources": held})
 
 
-def _run(metric: str, outcome: Outcome, attacked: Attacked, folder: Path | None) -> TrainedRun | None:
-    if metric == "queries":
-        return _of_value(outcome, attacked.mean_queries)
-    measure: Any = metric
-    value = attacked.share(measure)
-    if value is None or folder is None:
-        return _of_value(outcome, value)
-    return attacked.run(outcome.unit, _ids(folder, attacked.examples), measure, source=outcome.unit.id)
-
-
-def _clean(wanted: Wanted, own: Sequence[Outcome]) -> Reading:
-    """Clean accuracy on the whole split, not only on the attacked examples."""
-    there = [o for o in own if wanted.split in (None, o.clean.get("split")) and o.clean.get("accuracy") is not None]
-    runs = _of_values([(o, o.clean["accuracy"]) for o in there])
-    found = _reading(wanted, runs, why=f"trained, not evaluated on {wanted.split or 'a split'}")
-    return found if found.why else replace(found, split=str(there[0].clean.get("split", "")))
-
-
-def _speedup(wanted: Wanted, own: Sequence[Outcome], everyone: Sequence[Outcome]) -> Reading:
+def _speedup(wanted: Wanted, own: Sequence[Outcome], there: Sequence[Outcome]) -> Reading:
     """Speed-ups as printed: EarlyRobust counts its search; ORTicket leaves out its one search for all tasks."""
-    device = _device(wanted, own)
-    own = _alone(own, device)
+    device, arm = _device(own), BASES[wanted.metric]
+    own, based = _alone(own, device), [one for one in there if one.unit.arm == arm]
+    times = [found for one in _alone(based, device) if (found := seconds(one)) is not None]
     if not own:
         return _none(wanted, NOT_ALONE)
-    same = replace(wanted, arm=BASES[wanted.metric])
-    based = [o for o in everyone if same.of(o)]
-    times = [found for o in _alone(based, device) if (found := seconds(o)) is not None]
     if not times:
-        why = "was not timed alone on the same device" if based else "against which it is timed, was not run"
-        return _none(wanted, f"{arm_title(same.arm)}{' ' if based else ', '}{why}")
-    base, values = fmean(times), []
+        why = " was not timed alone on the same device" if based else ", against which it is timed, was not run"
+        return _none(wanted, f"{arm_title(arm)}{why}")
+    base, values = fmean(times), list[tuple[Outcome, float]]()
     for outcome in own:
         whole, trained = seconds(outcome), seconds(outcome, search=False)
         if whole and trained:
             kinds = {"speedup_vs_pgd": base / whole, "speedup_vs_freelb": base / trained}
             values.append((outcome, kinds.get(wanted.metric, base / trained - base / whole)))
-    made = _reading(wanted, _timed(values), why=NOT_ALONE)
-    against = f"timed on {device}, {arm_title(same.arm)} the mean of {len(times)} runs"
-    return made if made.why else replace(made, substituted=(against,))
+    against = f"timed on {device}, {arm_title(arm)} the mean of {len(times)} runs"
+    return _reading(wanted, values, NOT_ALONE, timed=True, substituted=(against,))
 
 
-def _device(wanted: Wanted, outcomes: Sequence[Outcome]) -> object:
+def _device(there: Sequence[Outcome]) -> str:
     """The device on which most runs of a task were timed alone: seconds of two devices are not compared."""
-    devices = [o.env.get("device") for o in outcomes if wanted.beside(o) and timed_alone(o)]
-    counts = Counter(map(str, devices))
-    most = max(sorted(counts), key=counts.__getitem__, default=None)
-    return next((device for device in devices if str(device) == most), None)
+    counts = Counter(str(one.env.get("device")) for one in there if timed_alone(one))
+    return max(sorted(counts), key=counts.__getitem__, default="")
 
 
-def _alone(outcomes: Iterable[Outcome], device: object) -> list[Outcome]:
-    return [o for o in outcomes if timed_alone(o) and o.env.get("device") == device]
+def _alone(outcomes: Iterable[Outcome], device: str) -> list[Outcome]:
+    return [one for one in outcomes if timed_alone(one) and str(one.env.get("device")) == device]
 
 
 def _reading(
-    wanted: Wanted, runs: Sequence[tuple[Outcome, TrainedRun]], *, why: str, flags: tuple[str, ...] = ()
+    wanted: Wanted,
+    found: Iterable[tuple[Outcome, TrainedRun | float | None]],
+    why: str,
+    *,
+    timed: bool = False,
+    flags: Sequence[str] = (),
+    **about: Any,
 ) -> Reading:
-    if not any(run.repeat == 0 for _, run in runs):
-        return _none(wanted, why if not runs else "only repeats of a seed were run")
-    mixed = ("its runs do not all have one config",) if len({_settings(o) for o, _ in runs}) > 1 else ()
-    return Reading(
-        runs=RunSet(name=wanted.arm, runs=tuple(run for _, run in runs)),
-        units=tuple(run.source for _, run in runs if run.repeat == 0),
-        notes=(*mixed, *_each(note for o, _ in runs for note in notes_of(o)), *flags),
-    )
+    """The runs with a value. Of a time repeats count like all others: it does not depend on the seed."""
+    there = [(o, value if isinstance(value, TrainedRun) else _run(o, value)) for o, value in found if value is not None]
+    if timed:
+        there = [(o, replace(run, seed=i, repeat=0)) for i, (o, run) in enumerate(there)]
+    if not any(run.repeat == 0 for _, run in there):
+        return _none(wanted, "only repeats of a seed were run" if there else why)
+    mixed = ["its runs do not all have one config"] if len({_settings(o) for o, _ in there}) > 1 else []
+    runs = RunSet(name=wanted.arm, runs=tuple(run for _, run in there))
+    return Reading(runs=runs, notes=_each([*mixed, *(note for o, _ in there for note in notes_of(o)), *flags]), **about)
+
+
+def _run(outcome: Outcome, value: Any) -> TrainedRun:
+    unit = outcome.unit
+    return TrainedRun(value=number(outcome, value) or 0.0, seed=unit.seed, repeat=unit.repeat, source=unit.id)
 
 
 def _none(wanted: Wanted, why: str) -> Reading:
     return Reading(runs=RunSet(name=wanted.arm, runs=()), why=why)
-
-
-def _of_value(outcome: Outcome, value: float | None) -> TrainedRun | None:
-    unit, value = outcome.unit, number(outcome, value)
-    return None if value is None else TrainedRun(value=value, seed=unit.seed, repeat=unit.repeat, source=unit.id)
-
-
-def _of_values(found: Iterable[tuple[Outcome, float | None]]) -> list[tuple[Outcome, TrainedRun]]:
-    return [(o, run) for o, value in found if (run := _of_value(o, value)) is not None]
-
-
-def _timed(found: Iterable[tuple[Outcome, float | None]]) -> list[tuple[Outcome, TrainedRun]]:
-    """As ``_of_values``, repeats of a seed counted like all others: a run's time does not depend on its seed."""
-    return [(o, replace(run, seed=i, repeat=0)) for i, (o, run) in enumerate(_of_values(found))]
 
 
 def _each(words: Iterable[str]) -> tuple[str, ...]:
@@ -273,39 +316,6 @@ def _without(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _without(inner) for name, inner in value.items() if name not in ("seed", "attack", "attacks")}
     return [_without(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repeated:
-    """A seed of an arm that was run more than once, and its number of different models."""
-
-    arm: str
-    seed: int
-    runs: int
-    models: int
-    tickets: int | None  # None: whole models
-    codes: int = 1  # versions of the code that made them
-
-
-def repeated(outcomes: Sequence[Outcome], *, task: str, backbone: str = BERT) -> tuple[Repeated, ...]:
-    """Every arm and seed that was run again, in the order of their names."""
-    runs: dict[tuple[str, int], list[Outcome]] = {}
-    for one in outcomes:
-        here = (one.unit.task, one.unit.backbone, one.unit.flavour) == (task, backbone, "corrected")
-        if here and "trained" in one.inputs:  # else only its search was run
-            runs.setdefault((one.unit.arm, one.unit.seed), []).append(one)
-    return tuple(
-        Repeated(
-            arm=arm,
-            seed=seed,
-            runs=len(some),
-            models=len({one.inputs["trained"] for one in some}),
-            tickets=len({one.ticket["digest"] for one in some if one.ticket}) or None,
-            codes=len({one.inputs.get("code") for one in some}),
-        )
-        for (arm, seed), some in sorted(runs.items())
-        if len(some) > 1
-    )
 
 
 Key = tuple[str, str]  # task and backbone
@@ -328,45 +338,6 @@ class Against:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measured:
-    """A mean over an arm's runs; ``runs`` has repeats of a seed too."""
-
-    summary: RunSummary
-    runs: tuple[TrainedRun, ...]
-
-    @property
-    def mean(self) -> float:
-        return self.summary.mean
-
-    @property
-    def n(self) -> int:
-        return self.summary.n
-
-    @property
-    def values(self) -> list[float]:
-        return [run.value for run in self.runs if not run.repeat]
-
-    @property
-    def again(self) -> list[float]:
-        return [run.value for run in self.runs if run.repeat]
-
-    @property
-    def reach(self) -> Interval | None:
-        """The interval of a mean accuracy, cut at 0 and 100."""
-        return (max(ends[0], 0.0), min(ends[1], 100.0)) if (ends := self.summary.shown) else None
-
-    @property
-    def equal(self) -> bool:
-        """Whether all runs have one value, although there are enough for an interval."""
-        return self.n >= FEWEST_SHOWN and self.summary.interval is None
-
-    @property
-    def few(self) -> bool:
-        """Too few runs for any claim."""
-        return not self.summary.enough
-
-
-@dataclass(frozen=True, kw_only=True)
 class Standing:
     """All runs of one arm on one task; ``place``, its number on the page, gives it colour and shape."""
 
@@ -376,11 +347,7 @@ class Standing:
     flavour: Flavour
     place: int
     outcomes: tuple[Outcome, ...]
-    named: str = ""  # with what distinguishes it from others of its title
-
-    @property
-    def title(self) -> str:
-        return (self.named or arm_title(self.arm)) + ("" if self.flavour == "corrected" else f", {self.flavour}")
+    title: str
 
     @property
     def anchor(self) -> str:
@@ -404,22 +371,10 @@ class Standing:
         found = [(a, "" if a.split == o.clean.get("split") else a.split) for o in self.outcomes for a in o.attacks]
         return tuple(dict.fromkeys(Against(name=attack.name, split=split) for attack, split in found))
 
-    def measured(self, metric: str, attack: Against | None = None) -> Measured | None:
-        return _measured(self.read(metric, attack).runs)
-
     def read(self, metric: str, attack: Against | None = None) -> Reading:
-        about: dict[str, Any] = {"arm": self.arm, "task": self.task, "backbone": self.backbone, "flavour": self.flavour}
-        if attack is not None:
-            about |= {"attack": attack.name, "split": attack.split or None}
-        return read_runs(Wanted(metric=metric, **about), self.outcomes, None)
-
-    def flops(self) -> Measured | None:
-        runs = _of_values([(o, number(o, o.cost.get("flops_per_example"))) for o in self.outcomes])
-        return _measured(RunSet(name=self.arm, runs=tuple(run for _, run in runs)))
-
-
-def _measured(runs: RunSet) -> Measured | None:
-    return Measured(summary=summarise_runs(runs, resamples=0), runs=runs.runs) if runs.units else None
+        name, split = (attack.name, attack.split or None) if attack else (None, None)
+        where: dict[str, Any] = {"task": self.task, "backbone": self.backbone, "flavour": self.flavour}
+        return read_runs(Wanted(arm=self.arm, metric=metric, attack=name, split=split, **where), self.outcomes)
 
 
 def anchor_of(unit: Job) -> str:
@@ -441,14 +396,14 @@ def standings(outcomes: Sequence[Outcome]) -> tuple[Standing, ...]:
     found = [
         Standing(
             backbone=backbone, task=task, arm=arm, flavour=flavour, place=arms.index(arm), outcomes=tuple(members),
-            named=distinct_title(arm, arms),
+            title=distinct_title(arm, arms) + ("" if flavour == "corrected" else f", {flavour}"),
         )
         for (backbone, task, arm, flavour), members in groups.items()
     ]  # fmt: skip
     return tuple(sorted(found, key=lambda one: (one.place, one.flavour, one.key)))
 
 
-def by_task(found: Sequence[Standing]) -> dict[Key, tuple[Standing, ...]]:
+def by_task(found: Iterable[Standing]) -> dict[Key, tuple[Standing, ...]]:
     """Arms by task and backbone, within which they are compared; the task with most runs first."""
     groups: dict[Key, list[Standing]] = {}
     for one in found:

@@ -1,4 +1,4 @@
-"""The papers' figures plotted from our runs, and accuracy by length of training."""
+"""The papers' figures plotted from our runs, accuracy by length of training, and what robustness costs."""
 
 from __future__ import annotations
 
@@ -7,40 +7,50 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 from markupsafe import Markup
 
 from robust_tickets.files import write_text
 from robust_tickets.report import charts
 from robust_tickets.report.charts import DASHES, around
-from robust_tickets.report.format import plural, span
+from robust_tickets.report.format import plural
 from robust_tickets.report.tables import Table, plain_table
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.aggregate import Wanted, attacks_of, notes_of, read_runs
-from robust_tickets.reproduce.arms import Row, arms, attack_title, backbone_title, older, sweeps, swept, task_title
-from robust_tickets.reproduce.arms import rows as rows_of
+from robust_tickets.reproduce.aggregate import Wanted, attacks_of, notes_of, read_runs, timed_alone
+from robust_tickets.reproduce.arms import (
+    Row,
+    arms,
+    attack_title,
+    backbone_title,
+    distinct_title,
+    older,
+    rows,
+    sweeps,
+    task_title,
+)
+from robust_tickets.reproduce.arms import swept as points_of
 from robust_tickets.reproduce.job import BERT, Flavour
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import needs
 from robust_tickets.reproduce.protocol import constants
 from robust_tickets.reproduce.ticket_figures import (
     Panel,
-    Survivors,
     agreement,
     along,
     by_head,
     distance_maps,
     survivors,
     survivors_by_layer,
-    where_stopped,
 )
 from robust_tickets.stats.compare_runs import FEWEST_RUNS
 from robust_tickets.stats.intervals import Interval, mean_interval
 
 MAPS, LAYERS, GATES = ("ER-F2",), ("ER-F5", "RT-F3", "OR-F1"), ("RT-F1", "RT-F5")
-# a search that continues past its rule's point, and the one that stops there
-STOPPED = {"earlyrobust_whole": "earlyrobust_first"}
-TASKLESS = ("OR-F1",)  # a unit has a task all the same
+STOPPED = {
+    "earlyrobust_whole": "earlyrobust_first"
+}  # a search that continues past its rule's point, and the one that stops there
+TASKLESS = ("OR-F1",)  # a job has a task all the same
 WORDS = {
     "maps": "Share of units on which the tickets drawn at two points of a search differ; the fainter, the more alike.",
     "short": "These searches ended where their rule stopped them; what masks do afterwards is not run.",
@@ -57,6 +67,12 @@ WORDS = {
     "lines": (
         "Lines are means over runs, small dots single runs; a band is the 95 % interval of the mean, drawn where there are five runs or "
         "more. The axis of accuracies does not start at zero."
+    ),
+    "pareto": (
+        "Mean over runs. Bars: 95 % interval of the mean, with five runs or more; arms of fewer are grey, and no line is drawn by them. "
+        "Those on the line have none that is both cheaper and more robust, by the means alone. Arms of one size are side by side; beyond "
+        "16 arms those of fewest runs are faint dots. The axes do not start at zero. Plain epochs of the whole model are reckoned by passes, "
+        "tokens and FLOPs."
     ),
 }
 
@@ -88,60 +104,46 @@ class Drawn:
 
 def write(drawn: Drawn, folder: Path) -> Path:
     """A figure as a file of its own, ``FOLDER/<id>.html``, which loads nothing."""
-    from robust_tickets.reproduce.html import page
+    from robust_tickets.reproduce.page import document
 
     of = published.table(drawn.id)
-    return write_text(folder / f"{of.id}.html", page("figure.html.j2", f"{of.id}: {of.title}", of=of, drawn=drawn))
+    return write_text(folder / f"{of.id}.html", document("figure.html.j2", f"{of.id}: {of.title}", of=of, drawn=drawn))
 
 
 def figure(
     id: str,
     outcomes: Sequence[Outcome],
-    folder: Path | None = None,
     *,
     flavour: Flavour = "corrected",
     pairs: Collection[tuple[str, str]] | None = None,
 ) -> Drawn:
-    """The figure called ``id``. ``folder`` holds the outcomes' files, with the ids of examples.
-
-    ``pairs``: backbones with tasks to plot, by default all.
-    """
+    """The figure called ``id``. ``pairs``: backbones with tasks to plot, by default all."""
     wanted = [
         replace(row, tasks=tuple(task for task in row.tasks if pairs is None or (row.backbone, task) in pairs))
-        for row in rows_of(id, flavour)
+        for row in rows(id, flavour)
     ]
-    return draw(published.table(id).id, [row for row in wanted if row.tasks], outcomes, folder, flavour)
+    return draw(published.table(id).id, [row for row in wanted if row.tasks], outcomes, flavour)
 
 
-def draw(
-    id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], folder: Path | None = None, flavour: Flavour = "corrected"
-) -> Drawn:  # fmt: skip
+def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], flavour: Flavour = "corrected") -> Drawn:
     """Plot a figure from given rows."""
-    made, names = [row for row in rows if not row.why], {row.arm for row in rows}
+    made, names, searched = [row for row in rows if not row.why], {row.arm for row in rows}, id in MAPS + LAYERS
     drawn = list(dict.fromkeys((row.backbone, task) for row in made for task in row.tasks))
     # an arm may have runs on tasks that are not shown
     there = [one for one in outcomes if one.unit.flavour == flavour and (one.unit.backbone, one.unit.task) in drawn]
     own = [one for one in there if one.unit.arm in names]
-    instead = _instead(names, own, there) if id in MAPS + LAYERS else []
+    instead = _instead(names, own, there) if searched else []
     own = sorted([*own, *instead], key=lambda one: one.unit)  # the same bytes in any order
-
-    def how(backbone: str, task: str) -> str:
-        """The command that runs it, and what it needs that no run used."""
-        only = f"backbone={backbone}" if id in TASKLESS else f"task={task}"
-        lacking, what = needs(backbone, task, outcomes), "it" if id in MAPS + LAYERS + GATES else "them"
-        return f"`tickets reproduce {id} --only {only}` runs {what}" + (f", and needs {lacking}" if lacking else "")
-
-    if id in MAPS + LAYERS + GATES:
-        panels = [
-            panel for backbone, task in drawn for panel in _searched(id, made, own, backbone, task, how(backbone, task))
-        ]
-        words = _words(id, own) + (f" {WORDS['short' if id in MAPS else 'last']}" if instead else "")
+    lacking = {pair: f"; needs {what}" if (what := needs(*pair, outcomes)) else "" for pair in drawn}
+    if searched or id in GATES:
+        panels = [panel for pair in drawn for panel in _searched(id, made, own, pair, lacking[pair])]
+        words = WORDS["maps"] if id in MAPS else WORDS["gates"] if id in GATES else _of_layers(own)
+        words += f" {WORDS['short' if id in MAPS else 'last']}" if instead else ""
     else:
-        panels, words = sweep(made, own, folder, lambda row: _axis(id, row), how), WORDS["lines"]
+        panels, words = sweep(made, own, lambda row: _axis(id, row), lacking), WORDS["lines"]
     panels += [Panel(title=row.name, why=f"{row.name}: {row.why}.") for row in rows if row.why]
-    notes = dict.fromkeys(note.removesuffix(".") for one in own for note in notes_of(one))
-    more = [f"Of these runs: {'; '.join(notes)}."] if notes else []
-    return Drawn(id=id, caption=" ".join([words, *more]), panels=tuple(panels))
+    notes = "; ".join(dict.fromkeys(note.removesuffix(".") for one in own for note in notes_of(one)))
+    return Drawn(id=id, caption=f"{words} Of these runs: {notes}." if notes else words, panels=tuple(panels))
 
 
 def _instead(names: Collection[str], own: Sequence[Outcome], outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -159,39 +161,60 @@ def place(backbone: str, task: str) -> str:
     return task_title(task) if backbone == BERT else f"{task_title(task)}, {backbone_title(backbone)}"
 
 
+# --- searches: masks, survivors, gates
+
+
 def _searched(
-    id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], backbone: str, task: str, how: str
+    id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], pair: tuple[str, str], lacking: str
 ) -> list[Panel]:
-    """The panels of a figure of searches, on one task; ``how`` is the command that runs it."""
-    own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == (backbone, task)]
-    where = backbone_title(backbone) if id in TASKLESS else place(backbone, task)
+    """The panels of a figure of searches, on one backbone and task."""
+    backbone, task = pair
+    own = [one for one in outcomes if (one.unit.backbone, one.unit.task) == pair]
+    where = backbone_title(backbone) if id in TASKLESS else place(*pair)
     if not own:
-        return [Panel(title=where, why=f"{where}: not run; {how}.")]
+        return [Panel(title=where, why=f"{where}: not run{lacking}.")]
     if id in MAPS:
         return distance_maps(own, task)
     if id in LAYERS:
         return [survivors_by_layer(own, where)]
     names = {row.arm: f"lambda {row.x:g}" if row.x is not None else row.name for row in rows}
-    return gates(where, [(name, [one for one in own if one.unit.arm == arm]) for arm, name in names.items()])
+    panels = []
+    for key, what in MEASURES.items():
+        traced = {
+            name: (i, points)
+            for i, (arm, name) in enumerate(names.items())
+            if (points := _traced([one for one in own if one.unit.arm == arm], key))
+        }
+        panels += [lines(where, what, EPOCH, traced, (0, 100), plain=True)] if traced else []
+    return panels or [Panel(title=where, why=f"{where}: the runs there are traced no gates.")]
 
 
-def _words(id: str, own: Sequence[Outcome]) -> str:
-    """How to read a figure of searches."""
-    if id in MAPS:
-        return f"{WORDS['maps']} {where_stopped(own)}"
-    if id in GATES:
-        return WORDS["gates"]
+def _of_layers(own: Sequence[Outcome]) -> str:
+    """How to read a figure of survivors, and how far searches of one task agree on heads."""
     if not any("heads" in (one.ticket or {}) for one in own):
         return f"{WORDS['layers']} {WORDS['weights']}" if own and by_head(own) else WORDS["layers"]
-    groups: dict[tuple[str, str], list[Survivors]] = {}
-    for one in own:
-        if one.unit.repeat == 0 and (kept := survivors(one)) is not None:
-            groups.setdefault((one.unit.backbone, one.unit.task), []).append(kept)
     sentences = [WORDS["layers"], WORDS["heads"]]
-    for key, shapes in groups.items():
-        name = f"{backbone_title(key[0]) if id in TASKLESS else place(*key)}: " if len(groups) > 1 else ""
-        sentences += [f"{name}{words}"] if (words := agreement(shapes)) else []
+    for key in dict.fromkeys((one.unit.backbone, one.unit.task) for one in own):
+        here = [one for one in own if (one.unit.backbone, one.unit.task) == key and not one.unit.repeat]
+        words = agreement([kept for one in here if (kept := survivors(one)) is not None])
+        sentences += [f"{place(*key)}: {words}"] if words else []
     return " ".join(sentences)
+
+
+MOST = 60  # points of a line; a longer trace is thinned evenly
+MEASURES = {"R": "R, the mean chance of a gate to be open, %", "exact": "gates at exactly 0 or 1, %"}
+
+
+def _traced(outcomes: Sequence[Outcome], key: str) -> list[Point]:
+    """The searches' values, in percent, at every epoch that was traced."""
+    at: dict[float, list[tuple[float, str]]] = {}
+    for one in outcomes:
+        for epoch, value in along(one, "gates", key) if one.unit.repeat == 0 else ():
+            at.setdefault(round(epoch, 4), []).append((100 * value, one.unit.id))
+    epochs = sorted(at)
+    if len(epochs) > MOST:
+        epochs = sorted({epochs[round(k * (len(epochs) - 1) / (MOST - 1))] for k in range(MOST)})
+    return [Point(x=x, values=tuple(v for v, _ in at[x]), sources=tuple(id for _, id in at[x])) for x in epochs]
 
 
 # --- lines: accuracy against what is swept, and gates along a search
@@ -199,10 +222,9 @@ def _words(id: str, own: Sequence[Outcome]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Abscissa:
-    """The swept setting: ``unit`` follows its values in texts; ``factor`` makes percent of shares."""
+    """The swept setting; ``factor`` makes percent of shares."""
 
     title: str
-    unit: str = ""
     factor: float = 1.0
 
     def words(self, x: float) -> str:
@@ -210,13 +232,13 @@ class Abscissa:
         return f"{shown:.2g}" if abs(shown) < 10 else f"{shown:.3g}"
 
 
-HEADS, NEURONS = (Abscissa(title=f"{part} removed, %", unit=" %", factor=100) for part in ("heads", "neurons"))
+HEADS, NEURONS = (Abscissa(title=f"{part} removed, %", factor=100) for part in ("heads", "neurons"))
 AXES = {
     "ER-F3": Abscissa(title="threshold gamma"),
-    "RT-F2": Abscissa(title="weights removed, %", unit=" %", factor=100),
+    "RT-F2": Abscissa(title="weights removed, %", factor=100),
     "RT-F4": Abscissa(title="epoch, of a schedule of 10"),
 }
-EPOCH, LENGTH = Abscissa(title="epoch", unit=" epochs"), Abscissa(title="epochs of training")
+EPOCH, LENGTH = Abscissa(title="epoch"), Abscissa(title="epochs of training")
 MAIN = ("textfooler-real", "textfooler-substitute")
 
 
@@ -242,95 +264,118 @@ class Point:
         return mean_interval(self.values) if len(self.values) >= FEWEST_RUNS else None
 
     @property
-    def summary(self) -> str:
-        return (
-            f"{self.mean:.1f} ({plural(len(self.values), 'run')}{f', {span(self.interval)}' if self.interval else ''})"
-        )
-
-    @property
     def cells(self) -> tuple[str, str, str]:
         """Mean, interval and number of runs, for a table."""
         ends = f"{self.interval[0]:.1f} to {self.interval[1]:.1f}" if self.interval else "–"
         return f"{self.mean:.1f}", ends, str(len(self.values))
 
 
-def point_of(x: float | None, wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None) -> Point | None:
+def point_of(x: float | None, wanted: Wanted, outcomes: Sequence[Outcome]) -> Point | None:
     """The point of an arm; ``None`` where no run has a value."""
-    reading = read_runs(wanted, outcomes, folder)
-    return Point(x=x, values=reading.runs.values, sources=reading.units) if reading.runs.values else None
+    reading = read_runs(wanted, outcomes)
+    return Point(x=x, values=reading.values, sources=reading.units) if reading.values else None
 
 
-@dataclass(frozen=True, kw_only=True)
-class Series:
-    """A line: ``index`` gives its colour, marker and dash, the same in every panel of a figure."""
-
-    name: str
-    index: int
-    points: tuple[Point, ...]
-
-    def summary(self, axis: Abscissa) -> str:
-        words = ["throughout" if p.x is None else f"{axis.words(p.x)}{axis.unit}" for p in self.points]
-        points = [f"{x}: {p.summary}" for x, p in zip(words, self.points, strict=True)]
-        shown = points if len(points) <= 10 else [points[0], points[len(points) // 2], points[-1]]
-        return f"{self.name}, {', '.join(shown)}"
-
-    def chart(self, axis: Abscissa, ends: Interval, plain: bool) -> charts.Series:
-        """The line to plot; one that is not swept is level between the ``ends`` of the axis."""
-        level = next((point for point in self.points if point.x is None), None)
-        swept = sorted((p for p in self.points if p.x is not None), key=lambda p: p.x or 0.0)
-        own = [level, level] if level is not None else swept
-        return charts.Series(
-            index=self.index, title=self.name, summary=self.summary(axis), dash=self.index % DASHES, marked=not plain,
-            x=ends if level is not None else [p.x or 0.0 for p in swept],
-            y=[p.mean for p in own],
-            bands=[p.interval for p in own],
-            runs=[p.values for p in swept] if level is None and not plain else (),
-        )  # fmt: skip
+Lines = Mapping[
+    str, tuple[int, Sequence[Point]]
+]  # by name: the number that gives colour, marker and dash, and the points
 
 
-def lines(
-    title: str, what: str, axis: Abscissa, series: Sequence[Series], scale: Interval, *, plain: bool = False
-) -> Panel:
+def lines(title: str, what: str, axis: Abscissa, series: Lines, scale: Interval, *, plain: bool = False) -> Panel:
     """One panel: ``what`` is measured on ``scale``; ``plain`` lines have neither markers nor single runs."""
-    every = [point.x for one in series for point in one.points if point.x is not None]
-    own = charts.Axis.at(axis.title, every, axis.words)
-    x = charts.Axis.linear(axis.title, min(every), max(every)) if plain else own
-    drawing = charts.lines(
-        [one.chart(axis, (x.low, x.high), plain) for one in series],
-        x,
-        charts.Axis.linear(what if len(what) < 30 else "accuracy under attack, %", *scale),
-        alt=f"{title}, {what}. " + "; ".join(one.summary(axis) for one in series),
+    every = [point.x for _, points in series.values() for point in points if point.x is not None]
+    x = (
+        charts.Axis.linear(axis.title, min(every), max(every))
+        if plain
+        else charts.Axis.at(axis.title, every, axis.words)
     )
-    rows = [
-        (one.name, "–" if p.x is None else axis.words(p.x), *p.cells, " ".join(f"{v:.1f}" for v in p.values))
-        for one in series
-        for p in one.points
-    ]
-    heads = ("Line", axis.title, "Mean", "95 % interval", "Runs", "Each run")
-    sources = tuple(dict.fromkeys(source for one in series for point in one.points for source in point.sources))
-    name = f"{title}: {what}"
-    return Panel(title=name, svg=drawing, table=plain_table(name, heads, rows), sources=sources)
+    y = charts.Axis.linear(what if len(what) < 30 else "accuracy under attack, %", *scale)
+    drawn, table, sources = [], [], dict[str, None]()
+    for name, (index, points) in series.items():
+        level = [point for point in points if point.x is None]  # one that is not swept: level from end to end
+        swept = sorted((point for point in points if point.x is not None), key=lambda point: point.x or 0.0)
+        own = level * 2 if level else swept
+        drawn.append(
+            charts.Series(
+                index=index, title=name, summary=f"{name}: from {own[0].mean:.1f} to {own[-1].mean:.1f}", dash=index % DASHES,
+                marked=not plain, x=(x.low, x.high) if level else [point.x or 0.0 for point in swept], y=[point.mean for point in own],
+                bands=[point.interval for point in own], runs=() if level or plain else [point.values for point in swept],
+            )
+        )  # fmt: skip
+        for point in points:
+            at = "–" if point.x is None else axis.words(point.x)
+            table.append((name, at, *point.cells, " ".join(f"{value:.1f}" for value in point.values)))
+            sources |= dict.fromkeys(point.sources)
+    heads, name = ("Line", axis.title, "Mean", "95 % interval", "Runs", "Each run"), f"{title}: {what}"
+    drawing = charts.lines(drawn, x, y, alt=f"{title}, {what}. " + "; ".join(one.summary for one in drawn))
+    return Panel(title=name, svg=drawing, table=plain_table(name, heads, table), sources=tuple(sources))
 
 
 def sweep(
     rows: Sequence[Row],
     outcomes: Sequence[Outcome],
-    folder: Path | None,
     axis_of: Callable[[Row], Abscissa],
-    how: Callable[[str, str], str],
+    lacking: Mapping[tuple[str, str], str],
     looks: Mapping[str, int] | None = None,
 ) -> list[Panel]:
-    """A panel for every task, measure and swept setting; ``how`` is the command for what is missing.
+    """A panel for every task, measure and swept setting, and one that names what is missing.
 
-    ``looks``: numbers of lines by name, for methods that the page shows elsewhere too; others are numbered in order.
+    ``lacking``: what a backbone and task need. ``looks``: numbers of lines by name, where the page shows them elsewhere.
     """
     panels: list[Panel] = []
-    for backbone, task in dict.fromkeys((row.backbone, task) for row in rows for task in row.tasks):
-        here = _with_level_lines([row for row in rows if row.backbone == backbone and task in row.tasks])
-        names = {row.arm for row in here}
-        own = [o for o in outcomes if (o.unit.backbone, o.unit.task) == (backbone, task) and o.unit.arm in names]
-        of = _Sweep(where=place(backbone, task), rows=here, own=own, folder=folder, axis_of=axis_of, looks=looks or {})
-        panels += [*(of.panels() if of.enough else []), *of.missing(how(backbone, task))]
+    for pair in dict.fromkeys((row.backbone, task) for row in rows for task in row.tasks):
+        here, where = [row for row in rows if row.backbone == pair[0] and pair[1] in row.tasks], place(*pair)
+        points = Counter(row.name for row in here)
+        # a line of one point beside swept ones (the full model) is level
+        level = {name for name, count in points.items() if count == 1 and max(points.values()) > 1}
+        here, names = [replace(row, x=None) if row.name in level else row for row in here], {row.arm for row in here}
+        own = [o for o in outcomes if (o.unit.backbone, o.unit.task) == pair and o.unit.arm in names]
+        done = {one.unit.arm for one in own if one.unit.repeat == 0 and one.clean}  # not only searched
+        counts = Counter(row.name for row in here if row.arm in done and row.x is not None)
+        enough = max(counts.values(), default=0) > 1
+        attacks = textfoolers(own)
+        panels += _sweep(where, here, own, attacks, axis_of, looks or {}) if enough else []
+        if unrun := [row for row in here if row.arm not in done]:
+            missing = [row.name if row.x is None else f"{row.name} at {axis_of(row).words(row.x)}" for row in unrun]
+            named = f" of {len(here)} points {', '.join(missing)}" if len(unrun) < len(here) else ""
+            panels.append(Panel(title=where, why=f"{where}: not run{named}{lacking[pair]}."))
+        if enough and not attacks:
+            panels.append(Panel(title=where, why=f"{where}: trained, not attacked by TextFooler."))
+    return panels
+
+
+def _sweep(
+    where: str,
+    rows: Sequence[Row],
+    own: Sequence[Outcome],
+    attacks: Sequence[str],
+    axis_of: Callable[[Row], Abscissa],
+    looks: Mapping[str, int],
+) -> list[Panel]:
+    """The panels of one task; those of one measure share their scale."""
+    unit, found = own[0].unit, dict[tuple[Abscissa, str], Lines]()
+    about: dict[str, Any] = {"task": unit.task, "backbone": unit.backbone, "flavour": unit.flavour}
+    for axis in dict.fromkeys(axis_of(row) for row in rows if row.x is not None):
+        for attack in ("", *attacks):
+            how = {"metric": "aua", "attack": attack} if attack else {"metric": "clean"}
+            series: dict[str, tuple[int, list[Point]]] = {}
+            for index, name in enumerate(dict.fromkeys(row.name for row in rows)):
+                alike = [row for row in rows if row.name == name and (row.x is None or axis_of(row) == axis)]
+                points = [point_of(row.x, Wanted(arm=row.arm, **about, **how), own) for row in alike]
+                if known := [point for point in points if point is not None]:
+                    series[name] = (looks.get(name, index), known)
+            if series:
+                found[axis, attack] = series
+    panels = []
+    for (axis, attack), series_of in found.items():
+        alike = [
+            point for (_, other), one in found.items() if other == attack for _, some in one.values() for point in some
+        ]
+        every = [value for point in alike for value in (*point.values, *(point.interval or ()))]
+        low, high = around(every, max(1.0, 0.08 * (max(every) - min(every))))
+        scale = (low, high) if high > low else (low - 1, high + 1)
+        what = f"accuracy under {attack_title(attack)}, %" if attack else "clean accuracy, %"
+        panels.append(lines(where, what, axis, series_of, scale))
     return panels
 
 
@@ -340,85 +385,7 @@ def textfoolers(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
     return tuple(name for name in MAIN if name in found) or found[:1]
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Sweep:
-    """The runs behind a task's panels."""
-
-    where: str
-    rows: Sequence[Row]
-    own: Sequence[Outcome]
-    folder: Path | None
-    axis_of: Callable[[Row], Abscissa]
-    looks: Mapping[str, int]
-
-    @property
-    def done(self) -> set[str]:
-        """Arms that were trained, not only searched."""
-        return {one.unit.arm for one in self.own if one.unit.repeat == 0 and one.clean}
-
-    @property
-    def enough(self) -> bool:
-        """Whether a line has two points."""
-        points = Counter(row.name for row in self.rows if row.arm in self.done and row.x is not None)
-        return any(n > 1 for n in points.values())
-
-    def panels(self) -> list[Panel]:
-        axes = dict.fromkeys(self.axis_of(row) for row in self.rows if row.x is not None)
-        measures: dict[str | None, str] = {None: "clean accuracy, %"}
-        measures |= {name: f"accuracy under {attack_title(name)}, %" for name in textfoolers(self.own)}
-        found = {(axis, attack): self.series(axis, attack) for axis in axes for attack in measures}
-        panels = []
-        for (axis, attack), series in found.items():
-            alike = [
-                one for (_, other), every in found.items() if other == attack for one in every
-            ]  # equal over the axes
-            panels += [lines(self.where, measures[attack], axis, series, _scale(alike))] if series else []
-        return panels
-
-    def series(self, axis: Abscissa, attack: str | None) -> list[Series]:
-        """The lines over one axis."""
-        unit, found = self.own[0].unit, []
-        about = {"task": unit.task, "backbone": unit.backbone, "flavour": unit.flavour, "attack": attack}
-        for index, name in enumerate(dict.fromkeys(row.name for row in self.rows)):
-            points = []
-            for row in self.rows:
-                if row.name == name and (row.x is None or self.axis_of(row) == axis):
-                    wanted = Wanted(arm=row.arm, metric="aua" if attack else "clean", **about)  # type: ignore[arg-type]
-                    points.append(point_of(row.x, wanted, self.own, self.folder))
-            known = tuple(point for point in points if point is not None)
-            found += [Series(name=name, index=self.looks.get(name, index), points=known)] if known else []
-        return found
-
-    def missing(self, how: str) -> list[Panel]:
-        """Panels that name what was not trained or not attacked."""
-        sentences, done = [], self.done
-        unrun = [row for row in self.rows if row.arm not in done]
-        if unrun and not self.enough:
-            ran = len(self.rows) - len(unrun)
-            some = f"only {ran} of {len(self.rows)} points are run" if ran else "not run"
-            sentences.append(f"{self.where}: {some}; {how}.")
-        elif unrun:
-            points = [row.name if row.x is None else f"{row.name} at {self.axis_of(row).words(row.x)}" for row in unrun]
-            sentences.append(f"{self.where}, not run: {', '.join(points)}; {how}.")
-        if self.enough and not textfoolers(self.own):
-            sentences.append(f"{self.where}: trained, not attacked by TextFooler.")
-        return [Panel(title=self.where, why=words) for words in sentences]
-
-
-def _with_level_lines(rows: Sequence[Row]) -> list[Row]:
-    """Rows with ``x=None`` for a line of one point beside swept ones (the full model)."""
-    points = Counter(row.name for row in rows)
-    return [replace(row, x=None) if points[row.name] == 1 and max(points.values()) > 1 else row for row in rows]
-
-
-def _scale(series: Sequence[Series]) -> Interval:
-    """A range that holds every run and every band."""
-    every = [v for one in series for point in one.points for v in (*point.values, *(point.interval or ()))]
-    low, high = around(every, max(1.0, 0.08 * (max(every) - min(every)))) if every else (0.0, 100.0)
-    return (low, high) if high > low else (low - 1, high + 1)
-
-
-def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapping[str, int] | None = None) -> Drawn:
+def lengths(outcomes: Sequence[Outcome], looks: Mapping[str, int] | None = None) -> Drawn:
     """Whole schedules of different lengths: a line for each arm that was trained on a task at two or more.
 
     ``looks`` numbers arms as the page does, for equal colours and shapes.
@@ -427,7 +394,7 @@ def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapp
     there = dict.fromkeys((one.unit.backbone, one.unit.task, one.unit.arm) for one in own)
     usual = float(constants().training["epochs"])
     # sweeps over whole schedules have this suffix
-    bases = {of.base: swept(name) for name, of in sweeps().items() if name.endswith("_epochs")}
+    bases = {of.base: points_of(name) for name, of in sweeps().items() if name.endswith("_epochs")}
     rows = [
         Row(table="Lengths", name=arms()[base].title, arm=arm, backbone=backbone, tasks=(task,), x=x)
         for base, points in bases.items()
@@ -438,33 +405,106 @@ def lengths(outcomes: Sequence[Outcome], folder: Path | None = None, looks: Mapp
     several = Counter((row.backbone, row.tasks, row.name) for row in rows)
     shown = [row for row in rows if several[row.backbone, row.tasks, row.name] > 1]
     names = {arms()[base].title: (looks or {}).get(base, len(looks or ()) + k) for k, base in enumerate(bases)}
-    panels = sweep(shown, own, folder, lambda _: LENGTH, lambda *_: "`tickets reproduce --campaign D` runs them", names)
+    panels = sweep(shown, own, lambda _: LENGTH, {(row.backbone, row.tasks[0]): "" for row in shown}, names)
     return Drawn(id="Lengths", caption=WORDS["lines"], panels=tuple(panel for panel in panels if panel.svg))
 
 
-MOST = 60  # points of a line; a longer trace is thinned evenly
-MEASURES = {"R": "R, the mean chance of a gate to be open, %", "exact": "gates at exactly 0 or 1, %"}
+# --- what robustness costs: accuracy under an attack against the size of a model and the work of making it
+
+NAMED = 16  # arms beyond are faint dots, named by their tooltip and in the table
+COSTS = {  # title of the axis; what arms without a value lack
+    "encoder_millions": ("encoder's parameters kept, millions", "have a known size"),
+    "work": ("plain epochs, search included", "are known by their passes"),
+    "seconds": ("seconds of search and training", "were timed alone on one device"),
+}
 
 
-def gates(where: str, arms: Sequence[tuple[str, Sequence[Outcome]]]) -> list[Panel]:
-    """R and the share of exact gates along a search; ``arms`` are the lines' names and their runs."""
+@dataclass(frozen=True, kw_only=True)
+class Spot:
+    """An arm: its size or cost, and its accuracy under attack."""
+
+    index: int  # its colour and shape
+    title: str
+    x: float
+    aua: Point
+
+    @property
+    def few(self) -> bool:
+        """Too few runs for any claim: grey, and on no frontier."""
+        return len(self.aua.values) < FEWEST_RUNS
+
+
+def pareto(
+    outcomes: Sequence[Outcome], *, task: str, attack: str, backbone: str = BERT, looks: Mapping[str, int] | None = None
+) -> Drawn:
+    """Accuracy under an attack against size and work, of all arms run on a task. Up and to the left is better.
+
+    ``looks`` numbers arms as the page does, for equal colours and shapes.
+    """
+    where, by = place(backbone, task), attack_title(attack)
+    wanted = Wanted(arm="", task=task, metric="aua", attack=attack, backbone=backbone)
+    own = sorted((one for one in outcomes if wanted.beside(one)), key=lambda one: one.unit)
+    looks = looks or {arm: index for index, arm in enumerate(sorted({one.unit.arm for one in own}))}
+    # seconds are compared on the device that most arms were timed on
+    on = {str(one.env.get("device", "")): set[str]() for one in own if timed_alone(one)}
+    for one in filter(timed_alone, own):
+        on[str(one.env.get("device", ""))].add(one.unit.arm)
+    device = max(sorted(on), key=lambda name: len(on[name]), default="")
+    alone = [one for one in own if timed_alone(one) and str(one.env.get("device", "")) == device]
     panels = []
-    for key, what in MEASURES.items():
-        series = [one for i, (name, own) in enumerate(arms) if (one := _traced(name, i, own, key))]
-        panels += [lines(where, what, EPOCH, series, (0, 100), plain=True)] if series else []
-    return panels or [Panel(title=where, why=f"{where}: the runs there are traced no gates.")]
+    for measure, (what, counted) in COSTS.items():
+        spots = []
+        for arm, index in looks.items():
+            sized = replace(wanted, arm=arm, metric=measure, attack=None)
+            size = point_of(None, sized, alone if measure == "seconds" else own)
+            aua = point_of(None, replace(wanted, arm=arm), own)
+            if size is not None and aua is not None:
+                spots.append(Spot(index=index, title=distinct_title(arm, looks), x=size.mean, aua=aua))
+        title = f"{where}: accuracy under {by} against {what}"
+        if len(spots) < 2:
+            panels.append(Panel(title=title, why=f"{where}: of the arms attacked by {by} fewer than two {counted}."))
+        else:
+            panels.append(_pareto(spots, what, title))
+    timed = f" Times are of runs that had the device to themselves ({device})." if device else ""
+    caption = f"Accuracy under {by} on {where}. {WORDS['pareto']}{timed}"
+    return Drawn(id="Pareto", caption=caption, panels=tuple(panels))
 
 
-def _traced(name: str, index: int, outcomes: Sequence[Outcome], key: str) -> Series | None:
-    """The searches' values, in percent, at every epoch that was traced."""
-    at: dict[float, list[tuple[float, str]]] = {}
-    for one in outcomes:
-        for epoch, value in along(one, "gates", key) if one.unit.repeat == 0 else ():
-            at.setdefault(round(epoch, 4), []).append((100 * value, one.unit.id))
-    if not at:
-        return None
-    epochs = sorted(at)
-    if len(epochs) > MOST:
-        epochs = sorted({epochs[round(k * (len(epochs) - 1) / (MOST - 1))] for k in range(MOST)})
-    points = [Point(x=x, values=tuple(v for v, _ in at[x]), sources=tuple(id for _, id in at[x])) for x in epochs]
-    return Series(name=name, index=index, points=tuple(points))
+def frontier(spot: Spot, spots: Sequence[Spot]) -> bool:
+    """Whether it has enough runs, and no other such is at least as good in both and better in one."""
+    own = (spot.x, spot.aua.mean)
+    others = [(other.x, other.aua.mean) for other in spots if not other.few]
+    return not spot.few and not any(x <= own[0] and y >= own[1] and (x, y) != own for x, y in others)
+
+
+def _pareto(spots: Sequence[Spot], what: str, title: str) -> Panel:
+    best = {spot.index: frontier(spot, spots) for spot in spots}
+    # those to be named first; a sweep's arms have long titles
+    spots = sorted(spots, key=lambda one: (not best[one.index], -len(one.aua.values), len(one.title), one.index))
+    points = [
+        charts.Point(
+            index=spot.index, title=spot.title, x=spot.x, y=spot.aua.mean, along=spot.aua.interval, few=spot.few, named=k < NAMED,
+            summary=f"{spot.title}: {spot.aua.mean:.1f} ({plural(len(spot.aua.values), 'run')}) at {spot.x:.3g}",
+        )
+        for k, spot in enumerate(spots)
+    ]  # fmt: skip
+    across = [point.x for point in points]
+    up = [v for point in points for v in (point.y, *(point.along or ()))]
+    pad = 0.12 * (max(across) - min(across)) or 1.0
+    x = charts.Axis.linear(what, max(0.0, min(across) - pad), max(across) + pad)
+    y = charts.Axis.linear("accuracy under attack, %", *around(up, max(2.0, 0.08 * (max(up) - min(up)))), 6)
+    # what is to be had at most for a given cost: level from an arm to the next dearer one
+    steps = sorted((spot.x, spot.aua.mean) for spot in spots if best[spot.index])
+    drawing = charts.scatter(points, x, y, alt=f"{title}. " + "; ".join(one.summary for one in points), steps=steps)
+    heads = ("Arm", what, "Under attack, %", "95 % interval", "Runs", "On the frontier")
+    table = [
+        (
+            spot.title,
+            f"{spot.x:.1f}",
+            *spot.aua.cells,
+            "too few runs" if spot.few else "yes" if best[spot.index] else "no",
+        )
+        for spot in sorted(spots, key=lambda spot: -spot.aua.mean)
+    ]
+    sources = tuple(source for spot in spots for source in spot.aua.sources)
+    return Panel(title=title, svg=drawing, table=plain_table(title, heads, table), sources=sources)

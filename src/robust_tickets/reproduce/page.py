@@ -1,7 +1,7 @@
 """The page: everything that a folder of results holds, in one HTML file that asks nothing of any network.
 
 It is made from outcomes and published numbers alone, without dates or paths, so that the same results give the same bytes. Links to result
-files are relative to the folder of results, where the page is kept beside ``units/``.
+files are relative to the folder of results, where the page is kept beside ``units/``. Here are the values, in ``templates`` the markup.
 """
 
 from __future__ import annotations
@@ -9,26 +9,28 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
+from jinja2 import ChoiceLoader, PackageLoader
 from markupsafe import Markup
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
-from robust_tickets.report import charts
+from robust_tickets.report import charts, html
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import around, colour, swatch
-from robust_tickets.report.format import GLUE, NONE, exact, listed, plural
-from robust_tickets.report.html import MACROS
+from robust_tickets.report.format import GLUE, NONE, exact, listed, merged, plural
+from robust_tickets.report.tables import Cell, Row, plain_table
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import (
     NOT_RUN,
     Against,
     Key,
-    Measured,
+    Reading,
     Standing,
+    anchor_of,
     attacks_on,
     by_task,
     notes_of,
@@ -38,32 +40,48 @@ from robust_tickets.reproduce.aggregate import (
     trained,
     where,
 )
-from robust_tickets.reproduce.answers import SHOWN, answer, reached, seeds
-from robust_tickets.reproduce.arms import arm_title, task_title
+from robust_tickets.reproduce.arms import arm_title, attack_title, metric_title, printed_as, task_title, variant
 from robust_tickets.reproduce.attacked_texts import texts
-from robust_tickets.reproduce.claims import answered, family, fixed, judge
+from robust_tickets.reproduce.claims import (
+    Judged,
+    family,
+    fixed,
+    goals,
+    judge,
+    printed,
+    qualified,
+    sentence,
+    spreads,
+    word,
+)
 from robust_tickets.reproduce.cost import cost, device
-from robust_tickets.reproduce.figures import Drawn, figure, lengths
-from robust_tickets.reproduce.html import PARTS, page
+from robust_tickets.reproduce.figures import Drawn, figure, lengths, pareto, place
+from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, read_all
-from robust_tickets.reproduce.papers import paper_part, sources
-from robust_tickets.reproduce.pareto import pareto
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.plan import needs, plan
 from robust_tickets.reproduce.protocol import part_of
-from robust_tickets.reproduce.tables import Filled, FilledCell, fill
-from robust_tickets.stats.compare_runs import FEWEST_RUNS
+from robust_tickets.reproduce.tables import Filled, FilledCell, fill, grouped
+from robust_tickets.stats.compare_runs import FEWEST_RUNS, FEWEST_SHOWN, RunComparison
+
+_LOADER = ChoiceLoader([PackageLoader("robust_tickets.reproduce"), PackageLoader("robust_tickets.report")])
+PAGES = html.ENVIRONMENT.overlay(loader=_LOADER)
+PARTS: Any = PAGES.get_template("parts.html.j2").module
+
+
+def document(template: str, title: str, **context: Any) -> str:
+    """A page of these results with their style and script."""
+    own = "robust_tickets.reproduce"
+    files: dict[str, Any] = {"styles": (html.STYLE, (own, "page.css")), "scripts": (html.SCRIPT, (own, "page.js"))}
+    return html.document(template, title, environment=PAGES, **files, **context)
 
 
 def write_page(path: str | Path, folder: Path) -> Path:
     """Write the page of a folder of results; links to result files work while it is inside of that folder."""
     outcomes = read_all(folder)
     if not outcomes:
-        raise TicketsError(
-            f"{folder} holds no results",
-            hint="`tickets reproduce ER-T1 --only task=sst2` makes some; --results names the folder",
-            code="page.empty",
-        )
+        hint = "`tickets reproduce ER-T1 --only task=sst2` makes some; --results names the folder"
+        raise TicketsError(f"{folder} holds no results", hint=hint, code="page.empty")
     return write_text(Path(path), make(folder, outcomes))
 
 
@@ -72,62 +90,50 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     outcomes = sorted(outcomes, key=lambda outcome: outcome.unit)
     found, of = standings(outcomes), published.tables()
     filled = {one.id: fill(one.id, outcomes, folder) for one in of if one.kind == "table"}
-    drawn = {one.id: figure(one.id, outcomes, folder) for one in of if one.kind == "figure"}
+    drawn = {one.id: figure(one.id, outcomes) for one in of if one.kind == "figure"}
     judged = {id: judge(id, outcomes, folder) for id in fixed()["families"]}
-    ran = {id: [one for one in every if one.comparison] for id, every in judged.items()}
-    answers = [answer(family(id), judged[id], outcomes) for id, made in ran.items() if made]
-    goal = reached(outcomes, folder, judged[fixed()["goals"]["family"]])
-    sections: list[tuple[str, str, list[Markup | None]]] = [
-        ("answers", "Answers", [*answers, goal, seeds(found, outcomes)]),
-        ("board", "Leaderboard", [*boards(found)]),
-        ("trade", "Cost", [*trade_off(found, outcomes, folder)]),
-        ("length", "Length", [by_length(found, outcomes, folder)]),
+    ran = {id: every for id, every in judged.items() if any(one.comparison for one in every)}
+    goal = fixed()["goals"]["family"]
+    answers = {
+        "questions": [answer(id, every, outcomes) for id, every in ran.items()],
+        "goals": goals(outcomes, folder, ran[goal]) if goal in ran else (),
+        "seeds": seeds(found, outcomes),
+    }
+    sections: list[tuple[str, str, str, Any]] = [  # key, title, macro, its values
+        ("answers", "Answers", "answers", answers if any(answers.values()) else None),
+        ("board", "Leaderboard", "boards", boards(found)),
+        ("trade", "Cost", "trade", trade_off(found, outcomes)),
+        ("length", "Length", "lengths", _shown(lengths(outcomes, {one.arm: one.place for one in found}))),
+        *(
+            (f"paper-{one.id}", one.name, "paper", paper_part(one, filled, drawn, outcomes))
+            for one in published.papers()
+        ),
+        ("texts", "Attacked texts", "plain", texts(found, folder)),
+        ("missing", "Not run", "missing", missing(list(filled.values()), drawn, outcomes)),
+        ("runs", "Every run", "origins", origins(found)),
     ]
-    for one in published.papers():
-        sections.append((f"paper-{one.id}", one.name, [paper_part(one, filled, drawn, outcomes)]))
-    sections += [
-        ("texts", "Attacked texts", [texts(found, folder)]),
-        ("missing", "Not run", [missing(list(filled.values()), drawn, outcomes)]),
-        ("runs", "Every run", [RUNS, origins(found)]),
-    ]
-    shown = [(key, title, own) for key, title, parts in sections if (own := [part for part in parts if part])]
-    first = next(iter(by_task([one for one in found if one.units]).items()), None)
-    return page(
+    first = next(iter(by_task(one for one in found if one.units).items()), None)
+    part = sum(part_of(outcome.notes) is not None for outcome in outcomes)
+    return document(
         "page.html.j2",
         "The papers run again",
-        partial=partial(outcomes),
-        answers=[(family(id).question, answered(ran[id])) for id in ("A", "B") if ran[id]],
+        partial=f"{part} of {len(outcomes)}" if part else "",
+        short=[
+            (family(id).question, [sentence(one) for one in ran[id] if one.comparison])
+            for id in ("A", "B")
+            if id in ran
+        ],
         tiles=_tiles(found, outcomes, list(filled.values())),
-        first=first and {"where": where(first[0]), "strips": strips(first[1]), "warning": chosen_warning(first[1])},
-        sections=shown,
+        first=first and {"where": where(first[0]), "strips": strips(first[1]), "chosen": chosen(first[1])},
+        sections=[section for section in sections if section[3]],
         count=len(outcomes),
     )
 
 
-RUNS = Markup(
-    "<p>Every number of ours is a mean over these runs; a number on this page leads here. Each run has a result file with its resolved "
-    "config, the hashes of its inputs, and what became of every example; links work while this page is in the folder of results.</p>"
-)
-
-
-def partial(outcomes: Sequence[Outcome]) -> str | None:
-    """A warning where some of these results are of a part of the data."""
-    part = sum(part_of(outcome.notes) is not None for outcome in outcomes)
-    text = f"{part} of {plural(len(outcomes), 'result')} {'is' if part == 1 else 'are'} of a part of the data"
-    return f"{text}: not comparable with the papers' numbers." if part else None
-
-
-def chosen_warning(found: Sequence[Standing]) -> str:
-    """A warning where some of these recipes were chosen on the same texts."""
-    chosen = fixed()["chosen"]
-    if not any(one.task == chosen["task"] and one.arm.startswith("sturdy_") for one in found):
-        return ""
-    twice = any(one.named not in ("", arm_title(one.arm)) for one in found)
-    return (
-        f"Recipes that train on word swaps were chosen on {chosen['split']}, where they may look better than they are; "
-        "what is claimed of them is under Answers, on texts that were held out."
-        + " Runs that chose a ticket and its fresh runs are one recipe; they are not counted together, and no claim has the former." * twice
-    )  # fmt: skip
+def chosen(found: Sequence[Standing]) -> str:
+    """The split that some of these recipes were chosen on, which the page warns of."""
+    given = fixed()["chosen"]
+    return given["split"] if any(one.task == given["task"] and one.arm.startswith("sturdy_") for one in found) else ""
 
 
 def _tiles(
@@ -136,14 +142,125 @@ def _tiles(
     """The counts at the top of the page."""
     reached, numbered = (sum(one.counts()[kind] for one in filled) for kind in ("filled", "numbers"))
     tried = sum(attack.tried for outcome in outcomes for attack in outcome.attacks)
-    made, ways = sum(map(trained, outcomes)), len({one.arm for one in found if one.units})
     tasks = ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))
+    arms = len({one.arm for one in found if one.units})
     return [
-        (numbers.count(made), f"training run{'s' * (made != 1)}", tasks),
-        (numbers.count(ways), f"way{'s' * (ways != 1)} to train", "each with its runs"),
+        (numbers.count(sum(map(trained, outcomes))), "training runs", tasks),
+        (numbers.count(arms), "ways to train", "each with its runs"),
         (numbers.count(tried), "attacks on texts", plural(len(attacks_on(found)), "kind")),
         (numbers.count(reached), "published numbers", f"of {numbers.count(numbered)}, with ours beside them"),
     ]
+
+
+# --- the questions that were fixed before the runs
+
+SHOWN = 2  # attacks of a task in the first figures and tables; the others are folded
+CHIPS = {
+    "more robust": "sure",
+    "less robust": "worse",
+    "equivalent": "same",
+    "undecided": "open",
+    "too few runs": "few",
+}
+
+
+def answer(id: str, judged: Sequence[Judged], outcomes: Sequence[Outcome] = ()) -> dict[str, Any]:
+    """A question and its claims, on one axis. ``outcomes``: for comparison with differences that papers print."""
+    of, made = family(id), [(one, one.comparison) for one in judged if one.comparison]
+    held = [end for _, c in made if c.enough for end in (c.interval or ())]
+    reach = 1.05 * max([2 * of.margin, *map(abs, held), *(abs(c.difference) for _, c in made)])
+    notes = [note.partition(": ") for one, _ in made for note in one.notes]
+    return {
+        "question": of.question,
+        "title": of.title,
+        "margin": f"{of.margin:g}",
+        "summary": counted(judged),
+        "rows": [_claim(one, c, reach, outcomes) for one, c in made],
+        "missing": [sentence(one) for one in judged if not one.comparison],
+        "substituted": list(dict.fromkeys(words for one, _ in made for words in one.substituted)),
+        "notes": grouped((arm_title(arm), words) for arm, _, words in notes),
+    }
+
+
+def counted(judged: Sequence[Judged]) -> str:
+    """How many claims have each verdict."""
+    words = [word(one.comparison) for one in judged if one.comparison]
+    return ", ".join(f"{words.count(verdict)} {verdict}" for verdict in CHIPS if verdict in words)
+
+
+def _claim(one: Judged, c: RunComparison, reach: float, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    claim = one.claim
+    sides = [
+        (anchor_of(Job(backbone=claim.backbone, task=claim.task, arm=arm)), arm_title(arm)) for arm in (c.arm, c.other)
+    ]
+    spans = [numbers.signed_span(c.shown)] if c.shown else []
+    spans += [f"other texts: {numbers.signed_span(c.shown_over_examples)}"] if c.shown_over_examples else []
+    if outcomes and (known := printed(claim, outcomes)) is not None:
+        inside = {True: ", inside what ours might give", False: ", outside what ours might give", None: ""}[
+            known.inside
+        ]
+        spans.append(f"printed in {known.table}: {numbers.points(known.difference)}{inside}")
+    p = f"{c.n[0]} and {c.n[1]} runs"
+    if c.verdict == "equivalent":  # the verdict's p value: that of a difference beyond the margin
+        p += f", p of ±{c.margin:g} or more {numbers.p_value(c.adjusted_equivalence_p)}, by Holm over {c.of}"
+    elif c.adjusted_p is not None:
+        p += f", p of no difference {numbers.p_value(c.adjusted_p)}, by Holm over {c.of}"
+    index = 0 if c.verdict != "different" else 2 if c.difference > 0 else 1
+    return {
+        "arm": sides[0], "other": sides[1], "where": f"{task_title(claim.task)}, {attack_title(claim.attack)}",
+        "value": exact(c.difference), "words": numbers.points(c.difference), "spans": spans, "p": p, "verdict": word(c),
+        "more": qualified(c).removeprefix(word(c)).lstrip(", "), "chip": CHIPS[word(c)],
+        "drawing": charts.difference(c.difference, c.shown, c.margin, reach, index),
+    }  # fmt: skip
+
+
+SPREAD = (
+    "Accuracy under attack, points: range, best minus worst, and standard deviation, over seeds and over runs of one seed. Ranges grow with "
+    "the number of runs; deviations can be compared, but from so few runs they are known within wide intervals."
+)
+SPREADS = (
+    "method, attack", "seeds", "range over seeds", "deviation over seeds", "runs of a seed", "range over them", "deviation over them",
+    "its 95 % interval",
+)  # fmt: skip
+MODELS = "By the hashes of their weights: how many models runs of one seed gave. Runs of one model differ by their attack alone."
+
+
+def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> dict[str, Any] | None:
+    """Whether a seed fixes a result: of every arm with a repeated seed, runs of one seed beside runs of other seeds."""
+    rows, models, widest = ([], []), list[tuple[str, ...]](), 0.0  # type: tuple[list[Row], list[Row]], Any, float
+    for k, (key, members) in enumerate(by_task(found).items()):
+        own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (*key, "corrected")]
+        again: dict[tuple[str, int], list[Outcome]] = {}
+        for outcome in own:
+            if "trained" in outcome.inputs:  # else only its search was run
+                again.setdefault((outcome.unit.arm, outcome.unit.seed), []).append(outcome)
+        for (arm, seed), some in sorted(again.items()):
+            if len(some) > 1:
+                kinds = [{one.inputs["trained"] for one in some}, {one.ticket["digest"] for one in some if one.ticket},
+                         {one.inputs.get("code") for one in some}]  # fmt: skip
+                counts = (str(len(kind)) if kind else NONE for kind in kinds)
+                models.append((f"{arm_title(arm)}, {where(key)}", str(seed), str(len(some)), *counts))
+        for i, attack in enumerate(attacks_on(members)):
+            for one in spreads(own, task=key[0], attack=attack.name, split=attack.split or None, backbone=key[1]):
+                if one.within_range is None or one.between_range is None:
+                    continue
+                widest = max(widest, one.within_range)
+                values = (one.seeds, one.between_range, one.between, one.repeated, one.within_range, one.within)
+                cells = [
+                    Cell(text=NONE) if v is None else Cell(text=f"{v:.{isinstance(v, float):d}f}", value=exact(v))
+                    for v in values
+                ]
+                cells.append(Cell(text=numbers.span(one.within_interval)))
+                row = Row(name=arm_title(one.name), small=f"{where(key)}, {attack.title}", cells=tuple(cells))
+                rows[k > 0 or i >= SHOWN].append(row)
+    if not any(rows):
+        return None
+    heads = ("method", "seed", "runs", "models", "tickets", "versions of the code")
+    first, rest = (replace(plain_table(SPREAD, SPREADS, ()), rows=tuple(some)) if some else None for some in rows)
+    return {
+        "again": len(models), "apart": sum(int(row[3]) > 1 for row in models), "widest": f"{widest:.1f}",
+        "models": plain_table(MODELS, heads, models) if models else None, "first": first, "rest": rest,
+    }  # fmt: skip
 
 
 # --- the first figures: every run a dot, since a mean hides how much the runs of one method differ
@@ -151,15 +268,10 @@ def _tiles(
 ROWS = 12  # of a figure
 
 
-def strips(members: Sequence[Standing]) -> Markup:
-    """A figure for each attack; those after the first few are folded."""
-    drawn = [one for i, attack in enumerate(attacks_on(members)) if (one := strip(members, attack, first=i == 0))]
-    rest = drawn[SHOWN:]
-    more = Markup("<details><summary>{} more attack{}</summary>{}</details>").format(
-        len(rest), "s" if len(rest) > 1 else "", charts.join(rest)
-    )
-    first = Markup('<div class="panels">{}</div>').format(charts.join(drawn[:SHOWN]))
-    return charts.join([first, *([more] if rest else [])])
+def strips(members: Sequence[Standing]) -> list[Markup]:
+    """A figure for each attack."""
+    found = [strip(members, attack, first=i == 0) for i, attack in enumerate(attacks_on(members))]
+    return [one for one in found if one is not None]
 
 
 def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> Markup | None:
@@ -167,7 +279,7 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
 
     Of many arms those with most runs are shown, of equal ones the more robust.
     """
-    rows = [(one, measured) for one in found if (measured := one.measured("aua", attack)) is not None]
+    rows = [(one, reading) for one in found if (reading := one.read("aua", attack)).units]
     if not rows:
         return None
     most = sorted(rows, key=lambda row: (-row[1].n, -row[1].mean, row[0].place))[:ROWS]
@@ -182,8 +294,9 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
         caption += f" {len(shown)} of {len(rows)} arms, those with most runs and of as many runs the more robust; the table has all."
     dots = []
     for one, m in shown:
-        span = numbers.span(m.reach) if m.reach else ""
-        words = ", ".join(filter(None, [numbers.percent(m.mean), span, plural(m.n, "run")]))
+        words = ", ".join(
+            filter(None, [numbers.percent(m.mean), m.reach and numbers.span(m.reach), plural(m.n, "run")])
+        )
         dots.append(
             charts.Dot(
                 index=one.place, title=one.title, end=m.mean, summary=f"{one.title}: {words}", interval=m.reach, under=words,
@@ -206,127 +319,207 @@ class Measure:
     key: str
     title: str
     about: str
-    take: Callable[[Standing], Measured | None]
-    write: Callable[[float], str]
+    metric: str
+    attack: Against | None = None
+    write: Callable[[float], str] = numbers.percent
     best: str = "high"
     drawn: bool = False
 
 
-def measures(found: Sequence[Standing]) -> tuple[Measure, ...]:
-    """Those of which any row has something: the attack that most arms met, what an arm is and costs, other attacks."""
+OWN = (
+    Measure(key="clean", title="clean", about="accuracy on the whole evaluated split, unattacked", metric="clean", drawn=True),
+    Measure(key="encoder", title="encoder", about="parameters without embeddings that are not zero, millions", metric="encoder_millions",
+            write=lambda value: f"{value:.1f}{GLUE}M", best="low"),
+    Measure(key="flops", title="FLOPs", about="floating-point operations of one forward pass over one text", metric="flops",
+            write=numbers.amount, best="low"),
+    Measure(key="seconds", title="time", about="search and training, of runs that had the device to themselves", metric="seconds",
+            write=numbers.seconds, best="low"),
+)  # fmt: skip
+
+
+def boards(found: Sequence[Standing]) -> dict[str, Any] | None:
+    """Leaderboards of all tasks; the first task's figures are at the top of the page."""
+    groups = by_task(one for one in found if one.units)
+    tasks = [
+        {"where": where(key), "strips": strips(members) if i else [], "board": board(key, members)}
+        for i, (key, members) in enumerate(groups.items())
+    ]
+    return {"tasks": tasks, "legend": OWN} if tasks else None
+
+
+def board(key: Key, found: Sequence[Standing]) -> dict[str, Any]:
+    """The table; sorted by its first column, the attack that most arms met, as the heading says."""
     attacks = [
         Measure(
-            key=f"{attack.name}:{attack.split}" if attack.split else attack.name, title=attack.title,
-            about=f"accuracy under {attack.title}, out of all attacked texts", take=_taken("aua", attack), write=numbers.percent, drawn=True,
+            key=f"{attack.name}:{attack.split}" if attack.split else attack.name, title=attack.title, metric="aua", attack=attack,
+            about=f"accuracy under {attack.title}, out of all attacked texts", drawn=True,
         )
         for attack in attacks_on(found)
     ]  # fmt: skip
-    own = [
-        Measure(key="clean", title="clean", about="accuracy on the whole evaluated split, unattacked", take=_taken("clean"),
-                write=numbers.percent, drawn=True),
-        Measure(key="encoder", title="encoder", about="parameters without embeddings that are not zero, millions",
-                take=_taken("encoder_millions"), write=lambda value: f"{value:.1f}{GLUE}M", best="low"),
-        Measure(key="flops", title="FLOPs", about="floating-point operations of one forward pass over one text", take=Standing.flops,
-                write=numbers.amount, best="low"),
-        Measure(key="seconds", title="time", about="search and training, of runs that had the device to themselves",
-                take=_taken("seconds"), write=numbers.seconds, best="low"),
-    ]  # fmt: skip
-    every = [*attacks[:1], *own, *attacks[1:]]
-    return tuple(one for one in every if any(one.take(arm) is not None for arm in found))
-
-
-def _taken(metric: str, attack: Against | None = None) -> Callable[[Standing], Measured | None]:
-    return lambda one: one.measured(metric, attack)
-
-
-def boards(found: Sequence[Standing]) -> list[Markup]:
-    """Leaderboards of all tasks; the first task's figures are at the top of the page."""
-    groups = by_task([one for one in found if one.units])
-    parts: list[Markup] = []
-    for i, (key, members) in enumerate(groups.items()):
-        parts += [Markup("<h3>{}</h3>").format(where(key))] if len(groups) > 1 else []
-        parts += [*([strips(members)] if i else []), board(key, members)]
-    about = (
-        [one for one in measures(found) if one.about.split(",")[0] != f"accuracy under {one.title}"] if groups else []
-    )
-    attack = SimpleNamespace(title="an attack", about="accuracy under it, out of all attacked texts")
-    return [*parts, MACROS.legend([attack, *about])] if groups else []
-
-
-def board(key: Key, found: Sequence[Standing]) -> Markup:
-    """The table; sorted by its first column, the attack that most arms met, as the heading says."""
-    columns = measures(found)
-    values = {one.anchor: [(column, column.take(one)) for column in columns] for one in found}
-    ends = {}
-    for i, column in enumerate(columns):
-        runs = [run for one in found if (value := values[one.anchor][i][1]) is not None for run in value.values]
-        ends[column.key] = around(runs, max(1.0, 0.08 * (max(runs) - min(runs)))) if column.drawn else None
-    first = {name: value.mean if own and (value := own[0][1]) else -1.0 for name, own in values.items()}
-    rows = [
+    columns, rows = [], [list[dict[str, Any]]() for _ in found]
+    first = dict[str, float]()
+    for column in (*attacks[:1], *OWN, *attacks[1:]):  # what an arm is and costs before the other attacks
+        readings = [one.read(column.metric, column.attack) for one in found]
+        runs = [value for reading in readings for value in reading.values]
+        if not runs:
+            continue
+        columns.append(column)
+        first = first or {
+            one.anchor: reading.mean if reading.units else -1.0 for one, reading in zip(found, readings, strict=True)
+        }
+        ends = around(runs, max(1.0, 0.08 * (max(runs) - min(runs)))) if column.drawn else None
+        for one, reading, row in zip(found, readings, rows, strict=True):
+            row.append(_cell(one, column, reading, ends))
+    shown = [
         {
             "swatch": swatch(one.place), "colour": colour(one.place), "title": one.title, "anchor": one.anchor,
-            "small": plural(one.units, "run") + (f", {one.repeated} repeated" if one.repeated else ""),
-            "cells": [_cell(one, column, value, ends[column.key]) for column, value in values[one.anchor]],
+            "small": plural(one.units, "run") + (f", {one.repeated} repeated" if one.repeated else ""), "cells": cells,
         }
-        for one in sorted(found, key=lambda one: -first[one.anchor])
+        for one, cells in sorted(zip(found, rows, strict=True), key=lambda pair: -first[pair[0].anchor])
     ]  # fmt: skip
-    caption = (
-        f"{where(key)}: {plural(len(rows), 'way')} to train. Under a mean its 95{GLUE}% interval over runs, cut at 0 and 100, and the runs "
-        "themselves. Grey: fewer than five runs, from which nothing is claimed; with so few an arm may lead by luck. A heading sorts; a "
-        f"number leads to its runs. {chosen_warning(found)}"
-    )
-    return PARTS.board(f"Leaderboard, {where(key)}", caption, columns, rows)  # type: ignore[no-any-return]
+    return {"where": where(key), "columns": columns, "rows": shown, "chosen": chosen(found)}
 
 
-def _cell(one: Standing, column: Measure, value: Measured | None, ends: tuple[float, float] | None) -> dict[str, Any]:
-    if value is None:
+def _cell(one: Standing, column: Measure, reading: Reading, ends: tuple[float, float] | None) -> dict[str, Any]:
+    if not reading.units:
         return {
             "key": column.key,
             "few": False,
             "value": None,
-            "text": one.read("seconds").why if column.key == "seconds" else NONE,
+            "text": reading.why if column.metric == "seconds" else NONE,
         }
-    below = [(numbers.brief(value.reach) or ("all runs equal" if value.equal else "")) if ends else ""]
-    below += [plural(value.n, "run")] if value.n != one.units else []
-    drawing = charts.spark(value.values, *ends, index=one.place, interval=value.reach) if ends else ""
+    below = [(numbers.brief(reading.reach) or ("all runs equal" if reading.equal else "")) if ends else ""]
+    below += [plural(reading.n, "run")] if reading.n != one.units else []
+    drawing = charts.spark(reading.values, *ends, index=one.place, interval=reading.reach) if ends else ""
     return {
-        "key": column.key, "few": bool(ends) and value.few, "value": exact(value.mean), "text": column.write(value.mean),
+        "key": column.key, "few": bool(ends) and not reading.summary.enough, "value": exact(reading.mean), "text": column.write(reading.mean),
         "below": ", ".join(filter(None, below)), "drawing": drawing,
     }  # fmt: skip
 
 
-def by_length(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Path) -> Markup | None:
-    """Accuracy against the length of training, where some arm was trained at several."""
-    drawn = lengths(outcomes, folder, {one.arm: one.place for one in found})
-    text = "Each point is a schedule of its own, whose learning rate falls to 0 at its end: another training, not a later look at one."
-    return Markup("<p>{}</p>{}").format(text, PARTS.drawn(drawn, sources(drawn))) if drawn.svg else None
-
-
-def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome], folder: Path) -> list[Markup]:
+def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     """What robustness costs, on every task, under the attack that most arms met."""
     parts = []
     for (task, backbone), members in by_task(found).items():
         for attack in [one for one in attacks_on(members) if not one.split][:1]:
             looks = {one.arm: one.place for one in members}
-            drawn = pareto(outcomes, folder, task=task, attack=attack.name, backbone=backbone, looks=looks)
-            if drawn.svg:
-                parts.append(PARTS.drawn(drawn, sources(drawn)))
-                parts += (
-                    [Markup('<p class="quiet">{}</p>').format(chosen_warning(members))]
-                    if chosen_warning(members)
-                    else []
-                )
+            drawn = _shown(pareto(outcomes, task=task, attack=attack.name, backbone=backbone, looks=looks))
+            parts += [{**drawn, "chosen": chosen(members)}] if drawn else []
     return parts
+
+
+def _shown(drawn: Drawn) -> dict[str, Any] | None:
+    return {"drawn": drawn, "sources": sources(drawn)} if drawn.svg else None
+
+
+def sources(found: Drawn) -> dict[str, Any]:
+    """Links to the lists of runs, an arm a link."""
+    units = {anchor_of(unit): unit for unit in map(Job.of_id, found.sources)}
+    links = [(anchor, f"{arm_title(unit.arm)}, {place(unit.backbone, unit.task)}") for anchor, unit in units.items()]
+    return {"runs": len(found.sources), "links": links}
+
+
+# --- a paper: its tables with ours beside them, its figures redrawn from our runs
+
+
+def paper_part(
+    paper: published.Paper, filled: Mapping[str, Filled], drawn: Mapping[str, Drawn], outcomes: Sequence[Outcome]
+) -> dict[str, Any]:
+    """Tables with runs of ours first; those without are folded together, so that a reader meets results before gaps."""
+    parts = []
+    for one in (one for one in published.tables() if one.paper == paper.id):
+        if one.kind == "table":
+            parts.append({"of": one, "ran": bool(filled[one.id].ran), "table": table(filled[one.id], outcomes)})
+        else:
+            own = drawn[one.id]
+            parts.append({"of": one, "ran": bool(own.svg), "figure": {"drawn": own, "sources": sources(own)}})
+    shown, idle = ([part for part in parts if part["ran"] is ran] for ran in (True, False))
+    return {"paper": paper, "shown": shown, "idle": idle, "key": any("table" in part for part in shown)}
+
+
+def table(filled: Filled, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """A table with our runs; tasks without runs are folded."""
+    of, ran = published.table(filled.id), {cell.task for cell in filled.ran}
+    there = {one.unit.id: anchor_of(one.unit) for one in outcomes}
+    made = any(one.comparison for one in filled.claims)
+    return {
+        "source": of.source, "counts": filled.counts(),
+        "ran": _grid(filled, [task for task in of.tasks if task in ran], there),
+        "rest": _grid(filled, [task for task in of.tasks if task not in ran], there),
+        "claims": answer(of.id, filled.claims) if made else None,
+        "substituted": list(dict.fromkeys(words for cell in filled.ran for words in cell.reading.substituted)),
+        "notes": merged(words for cell in filled.ran for words in cell.reading.notes),
+        "known": (*of.notes, *published.summary(of.id)),
+    }  # fmt: skip
+
+
+def _grid(filled: Filled, tasks: Sequence[str], there: Mapping[str, str]) -> dict[str, Any] | None:
+    """A table's cells; accuracies before speed and size, since a phone shows the first columns."""
+    of = published.table(filled.id)
+    columns = sorted(of.columns, key=lambda one: one.metric.startswith("speedup") or one.metric.endswith("_millions"))
+    cells: dict[tuple[str, str, str], dict[tuple[str, str | None], list[FilledCell]]] = {}
+    ends: dict[tuple[str, str, str | None], list[float]] = {}  # values of each task and column
+    for cell in filled.cells:
+        key = (cell.metric, cell.attack)
+        cells.setdefault((cell.task, cell.row, cell.backbone), {}).setdefault(key, []).append(cell)
+        values = (cell.published, *cell.reading.values)
+        ends.setdefault((cell.task, *key), []).extend(value for value in values if value is not None)
+    lines = dict.fromkeys([*((row.task, row.name, row.backbone) for row in of.rows), *cells])  # published rows first
+    rows: dict[str, list[dict[str, Any]]] = {task: [] for task in tasks}
+    for line in (line for line in lines if line[0] in rows):
+        own = cells.get(line, {})
+        shown = [
+            _paired(own.get((c.metric, c.attack), []), ends.get((line[0], c.metric, c.attack), []), there)
+            for c in columns
+        ]
+        ran = any(cell.ours for found in own.values() for cell in found)
+        rows[line[0]].append({"name": line[1], "ran": ran, "cells": shown})
+    titles = ", ".join(map(task_title, tasks))
+    heads = [metric_title(column.metric, column.attack) for column in columns]
+    grid = {
+        "label": f"{of.id}, {titles}",
+        "names": titles,
+        "heads": heads,
+        "tasks": [(task_title(one), rows[one]) for one in tasks],
+    }
+    return grid if tasks else None
+
+
+def _paired(found: Sequence[FilledCell], values: Sequence[float], there: Mapping[str, str]) -> dict[str, Any]:
+    """A printed number with ours under each matching attack; constrained attacks are folded."""
+    value = next((cell.published for cell in found if cell.published is not None), None)
+    ran = [cell for cell in found if cell.ours is not None]
+    apart = [cell for cell in ran if cell.by and cell.by.count("-") > 1]
+    apart = apart if len(apart) < len(ran) else []
+    ours = partial(_ours, low=min(values, default=0.0), high=max(values, default=0.0), there=there)
+    return {
+        "printed": None if value is None else printed_as(found[0].metric, value), "value": value,
+        "ours": [ours(cell) for cell in ran if cell not in apart], "folded": [ours(cell) for cell in apart],
+    }  # fmt: skip
+
+
+def _ours(cell: FilledCell, low: float, high: float, there: Mapping[str, str]) -> dict[str, Any]:
+    """Our mean with its runs as dots, the prediction interval as a haze, the printed number as an upright stroke."""
+    ours, reading, pad = cell.ours, cell.reading, 0.06 * (high - low) or 1.0
+    assert ours is not None
+    below = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
+    interval = ours.prediction if ours.n >= FEWEST_SHOWN else None
+    return {
+        "anchor": there.get(reading.units[0]), "text": f"{ours.mean:.1f}", "value": exact(ours.mean), "further": ours.further,
+        "verdict": {True: "in", False: "out", None: "plain" if ours.enough else "few"}[cell.inside],
+        "gap": "" if cell.difference is None else numbers.points(cell.difference),
+        "drawing": charts.spark(reading.values, low - pad, high + pad, interval=interval, mark=cell.published),
+        "below": ", ".join([*below, plural(ours.n, "run")]),
+    }  # fmt: skip
 
 
 # --- what was not run, and every run
 
 AT_HAND = Paths(counted=True)
 NAMED = 6  # methods in a row
-MOSTLY = 0.6  # of a table's time
 
 
-def missing(tables: Sequence[Filled], drawn: Mapping[str, Drawn], outcomes: Sequence[Outcome]) -> Markup | None:
+def missing(tables: Sequence[Filled], drawn: Mapping[str, Drawn], outcomes: Sequence[Outcome]) -> dict[str, Any] | None:
     """The cells without runs by reason, the estimated cost of the rest, and missing panels."""
     groups: dict[tuple[str, str], dict[object, FilledCell]] = {}  # by printed number, which may have several attacks
     for cell in (cell for filled in tables for cell in filled.cells if cell.ours is None):
@@ -339,15 +532,10 @@ def missing(tables: Sequence[Filled], drawn: Mapping[str, Drawn], outcomes: Sequ
         methods = ", ".join(arms[:NAMED]) + (f" and {len(arms) - NAMED} more" if len(arms) > NAMED else "")
         ids = list(dict.fromkeys(cell.table for cell in cells.values()))
         rows.append({"why": why, "task": task_title(task), "count": len(cells), "tables": ids, "methods": methods})
-    left = []
-    for one in published.tables():
-        found = left_of(one.id, outcomes)
-        total, most = math.fsum(found.values()), max(found, key=lambda task: found[task], default="")
-        if total >= 60:
-            mostly = task_title(most) if len(found) > 1 and found[most] > MOSTLY * total else ""
-            left.append((one.id, mostly, numbers.hours(total), round(total)))
+    times = {one.id: math.fsum(left_of(one.id, outcomes).values()) for one in published.tables()}
+    left = [(id, numbers.hours(total), round(total)) for id, total in times.items() if total >= 60]
     undrawn = {id: one.why for id, one in drawn.items() if one.why}
-    return PARTS.missing(rows, left, undrawn) if rows or left or undrawn else None
+    return {"rows": rows, "left": left, "undrawn": undrawn} if rows or left or undrawn else None
 
 
 def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -373,13 +561,13 @@ def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
     return total
 
 
-def origins(found: Sequence[Standing]) -> Markup:
+def origins(found: Sequence[Standing]) -> list[dict[str, Any]]:
     """Where each number comes from: a list an arm, closed; a link to one opens it."""
     arms = []
     for one in found:
         runs = one.units + one.repeated
         alone = len(one.outcomes) - runs  # searched for a figure, not trained
-        made = [plural(runs, "run")] * bool(runs) + [f"{alone} search{'es' * (alone != 1)} alone"] * bool(alone)
+        made = [plural(runs, "run")] * bool(runs) + [f"{plural(alone, 'job')} of a search alone"] * bool(alone)
         substituted = [words for o in one.outcomes for attack in o.attacks for words in attack.substitutes]
         arms.append({
             "anchor": one.anchor, "colour": colour(one.place), "title": one.title, "where": where(one.key), "made": listed(made),
@@ -388,16 +576,14 @@ def origins(found: Sequence[Standing]) -> Markup:
             "heads": ["clean", *(attack.title for attack in one.attacks), "search and training"],
             "runs": [_origin(one, outcome) for outcome in one.outcomes],
         })  # fmt: skip
-    return PARTS.origins(arms)  # type: ignore[no-any-return]
+    return arms
 
 
 def _origin(one: Standing, outcome: Outcome) -> dict[str, Any]:
     unit, processes, packages = outcome.unit, outcome.cost.get("processes"), outcome.env.get("packages")
     attacked = [attack.on(outcome) for attack in one.attacks]
-    values = [
-        number(outcome, outcome.clean.get("accuracy")),
-        *(found.share("aua") if found else None for found in attacked),
-    ]
+    shares = [found.share("aua") if found else None for found in attacked]
+    values = [number(outcome, outcome.clean.get("accuracy")), *shares]
     torch = packages.get("torch") if isinstance(packages, dict) else None
     return {
         "id": unit.id, "seed": f"{unit.seed}" + (f", run {unit.repeat + 1}" if unit.repeat else ""),
