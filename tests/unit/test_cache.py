@@ -198,8 +198,7 @@ def test_a_flipped_bit_costs_a_warning_and_changes_no_row(
             matrix.tolist(),
             [(row.texts, row.label, row.id) for row in train],
             train.digest,
-            tokens.ids.tolist(),
-            tokens.ids.dtype,
+            tokens.tokens.tolist(),
             blocks.tolist(),
         ]
 

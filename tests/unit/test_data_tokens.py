@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from refusing import refused
 from robust_tickets.data import arrow_tables as tokens
 from robust_tickets.data.arrow_tables import token_table
-from robust_tickets.data.batching import Batches
 from robust_tickets.data.task import Split
 from tiny import tiny_config, tiny_tokenizer
 
@@ -42,9 +40,9 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     make = tokens._make
 
-    def counted(*args: Any) -> None:
+    def counted(*args: Any) -> Any:
         calls.append(1)
-        make(*args)
+        return make(*args)
 
     monkeypatch.setattr(tokens, "_make", counted)
     return calls
@@ -55,14 +53,13 @@ def test_made_once_and_small(cache: Path, split: Split, tokenizer: Any, made: li
     assert first is not None
     assert second is not None
     assert len(made) == 1
-    assert isinstance(second.ids, np.memmap)
-    assert second.ids.dtype == np.uint16
+    assert isinstance(second.tokens, np.memmap)
     assert second.lengths.dtype == np.int32
     assert len(second) == len(split)
-    assert second.lengths.sum() == len(second.ids)
+    assert second.lengths.sum() == len(second.tokens)
     assert not list(cache.glob(".*"))
     with pytest.raises(ValueError, match="read-only"):
-        second.ids[0] = 1
+        second.tokens[0] = 1
 
 
 def test_what_decides_the_tokens_is_in_the_key(cache: Path, split: Split, tokenizer: Any, made: list[int]) -> None:
@@ -95,7 +92,7 @@ def test_what_decides_the_tokens_is_in_the_key(cache: Path, split: Split, tokeni
 def test_a_damaged_table_is_made_anew(cache: Path, split: Split, tokenizer: Any, made: list[int], harm: str) -> None:
     good = token_table(split, tokenizer, 32, True)
     assert good is not None
-    ids, report = next(cache.glob("*.ids")), next(cache.glob("*.json"))
+    ids, report = next(cache.glob("*.tokens")), next(cache.glob("*.json"))
     before = ids.read_bytes()
     del good
     if harm == "half":
@@ -110,7 +107,7 @@ def test_a_damaged_table_is_made_anew(cache: Path, split: Split, tokenizer: Any,
     again = token_table(split, tokenizer, 32, True)
     assert again is not None
     assert len(made) == 2
-    assert again.ids.tobytes() == before
+    assert again.tokens.tobytes() == before
 
 
 def test_a_full_disk_stops_nothing(
@@ -149,7 +146,7 @@ def test_ids_that_need_more_than_two_bytes(cache: Path, split: Split) -> None:
     table = token_table(rare, large, 32)
     assert table is not None
     assert table.batch(np.array([0]))["input_ids"].tolist() == [large("good extra65535 film")["input_ids"]]
-    assert table.ids.max() >= 2**16
+    assert table.tokens.max() >= 2**16
 
 
 def test_an_empty_split_and_a_tokenizer_without_padding(cache: Path, split: Split, tokenizer: Any) -> None:
@@ -159,12 +156,3 @@ def test_an_empty_split_and_a_tokenizer_without_padding(cache: Path, split: Spli
     unpadded = tiny_tokenizer(tiny_config())
     unpadded.pad_token = None
     assert token_table(split, unpadded, 32) is None
-
-
-def test_batches_refuse_another_table_and_odd_widths(cache: Path, split: Split, tokenizer: Any) -> None:
-    table = token_table(split.select(range(3)), tokenizer, 32)
-    with refused("batches.tokens"):
-        Batches(split=split, tokenizer=tokenizer, batch_size=4, max_length=32, tokens=table)
-    for widths in [(16, 8), (8, 8), (0, 8)]:
-        with refused("batches.widths"):
-            Batches(split=split, tokenizer=tokenizer, batch_size=4, max_length=32, widths=widths)

@@ -1,18 +1,14 @@
-"""Rows and token ids of a split, memory-mapped.
+"""Rows and token ids of a split, made once, kept in the user's cache and memory-mapped.
 
-Rows on disk: a source is validated and converted once, streaming, into an Arrow file that is then memory-mapped.
+Rows: a source is validated and converted once, streaming, into an Arrow file under the hash of the source's content and of how it was
+read. Beside the texts a row has a label code, where it came from, two hashes (of the text as it is, and normalised) and a length:
+numbers that the rest of the package reads without touching the texts.
 
-The file lies in the user's cache under the hash of the source's content and of how it was read; its report (bad rows, label values,
-the file's hash, checked at every opening) is written last, so a kill leaves nothing that looks finished. Beside the texts a row has a
-label code, where it came from, two hashes (of the text as it is, and normalised) and a length: numbers that the rest of the package
-reads without touching the texts.
+Tokens: those of all rows one after another, and where each row starts. A token is one number, its id and above it its type, so that one
+file holds both. Padding is none of it: it is added to a batch as the tokenizer would.
 
-Token tables: a split is tokenised once, streaming, kept in the user's cache and memory-mapped, so that an epoch starts at once.
-
-On disk are the ids of all rows one after another, where each row starts, and, for a model that takes token types, how many of a row's
-first tokens are of type 0 (the rest are of type 1: true of every family that marks pairs); a tokenizer of other types has them all
-stored. Padding is none of it: it is added to a batch as the tokenizer would. The report, with every file's hash, is written last, and a
-table whose files are not what it says is made again: a wrong id would stop a GPU's kernels, not raise.
+A report (bad rows, label values, the files' hashes, checked at every opening) is written last, so a kill leaves nothing that looks
+finished; what is not as the report says is made again: a wrong id would stop a GPU's kernels, not raise.
 """
 
 from __future__ import annotations
@@ -22,18 +18,19 @@ import os
 import re
 import unicodedata
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.cache import cache_folder, cache_place, cached, read_report, write_report
+from robust_tickets.cache import cache_place, cached, read_report, write_report
 from robust_tickets.classifier.encode import clean
-from robust_tickets.classifier.tokenizer import BYTES, digest_of, tokenised
+from robust_tickets.classifier.tokenizer import digest_of, tokenised
 from robust_tickets.config import digest
 from robust_tickets.data.readers import BROKEN_UTF8, Rows
 from robust_tickets.data.schema import few, label_text
@@ -45,10 +42,10 @@ from robust_tickets.progress import say, track
 if TYPE_CHECKING:
     import pyarrow as pa
     import torch
+    from transformers import PreTrainedTokenizerBase
 
 FORMAT = 4  # part of the cache key: raise it when what is stored changes
 BATCH_ROWS, BATCH_CHARACTERS = 4096, 4_000_000  # whichever comes first ends a batch, which bounds memory
-SHOW_PROGRESS = 8_000_000  # bytes; smaller files convert in under two seconds
 MOST_LABELS = 1000  # more values than that and the column is no label
 MOST_LISTED = 100_000  # bad rows listed with their place; all are counted
 NUMBERS = {"code": "int32", "record": "int64", "line": "int64", "key": "uint64", "content": "uint64", "length": "int32"}
@@ -62,23 +59,22 @@ class Reading:
     texts: tuple[str, ...]
     label: str
     where: tuple[str, str] | None = None
-    any_text: bool = (
-        False  # also empty texts, NUL, and broken UTF-8 as a classifier reads it: rows to attack, not to train on
-    )
+    # also empty texts, NUL, and broken UTF-8 as a classifier reads it: rows to attack, not to train on
+    any_text: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Converted:
-    """An Arrow file and its report: ``values[code]`` is what the label column held."""
+    """An Arrow file and the report on it: ``values[code]`` is what the label column held."""
 
     path: Path
     source: tuple[str, str]  # its name and the sha256 of its content
     rows: int
     records: int
-    values: tuple[str, ...]
+    values: Sequence[str]
     bad_count: int
-    bad: tuple[tuple[int, str], ...]
-    mended: int = 0  # rows whose broken UTF-8 was replaced by U+FFFD
+    bad: Sequence[tuple[int, str]]  # line and reason
+    mended: int  # rows whose broken UTF-8 was replaced by U+FFFD
 
 
 def normalised(text: str) -> str:
@@ -108,86 +104,37 @@ class Table:
         self,
         batches: Sequence[pa.RecordBatch],
         width: int,
-        records: Sequence[int] = (),
+        offsets: Sequence[int] = (),
         files: Sequence[tuple[str, str]] = (),
     ) -> None:
-        self.batches = [b for b in batches if b.num_rows]
-        self.width = width
+        self.batches, self.width = batches, width
         self.files = tuple(files)  # what it was read from: name and sha256
-        self.starts = np.cumsum([0, *(b.num_rows for b in self.batches)]).tolist()
-        self._records = list(records) or [0] * len(self.batches)  # added to a batch's record numbers: shards count on
-        self._numbers: dict[str, np.ndarray] = {}
-
-    def __len__(self) -> int:
-        return int(self.starts[-1])
+        self.starts = np.cumsum([0, *(b.num_rows for b in batches)]).tolist()
+        self._offsets = list(offsets) or [0] * len(batches)  # added to a batch's record numbers: shards count on
 
     def read(self, row: int) -> tuple[tuple[str, ...], int]:
         """The texts of a row and its record number."""
         at = bisect_right(self.starts, row) - 1
         batch, inside = self.batches[at], row - self.starts[at]
         texts = tuple(batch.column(i)[inside].as_py() for i in range(self.width))
-        return texts, batch.column(self.width + 1)[inside].as_py() + self._records[at]
+        return texts, batch.column(self.width + 1)[inside].as_py() + self._offsets[at]
 
     def numbers(self, name: str) -> np.ndarray:
-        """One of ``NUMBERS`` for every row; kept only where it is small and asked for again and again."""
-        if name in self._numbers:
-            return self._numbers[name]
+        """One of ``NUMBERS`` for every row."""
+        return self._lengths if name == "length" else self._numbers(name)
+
+    @cached_property
+    def _lengths(self) -> np.ndarray:  # small, and asked for again and again
+        return self._numbers("length")
+
+    def _numbers(self, name: str) -> np.ndarray:
         parts = [b.column(b.schema.get_field_index(name)).to_numpy() for b in self.batches]
-        whole = np.concatenate(parts) if parts else np.zeros(0, NUMBERS[name])
-        if name == "length":
-            self._numbers[name] = whole
-        return whole
-
-
-@dataclass
-class _Buffer:
-    width: int
-    texts: list[list[str]] = field(default_factory=list)
-    numbers: dict[str, list[int]] = field(default_factory=dict)
-    characters: int = 0
-
-    def __post_init__(self) -> None:
-        self.texts = [[] for _ in range(self.width)]
-        self.numbers = {name: [] for name in NUMBERS}
-
-    def add(self, texts: Sequence[str], code: int, record: int, line: int) -> None:
-        for column, text in zip(self.texts, texts, strict=True):
-            column.append(text)
-        length = sum(map(len, texts))
-        key, content = _hash(map(normalised, texts)), _hash(texts)
-        for name, value in zip(NUMBERS, (code, record, line, key, content, length), strict=True):
-            self.numbers[name].append(value)
-        self.characters += length
-
-    @property
-    def full(self) -> bool:
-        return len(self.numbers["code"]) >= BATCH_ROWS or self.characters >= BATCH_CHARACTERS
-
-    def batch(self) -> pa.RecordBatch:
-        import pyarrow as pa
-
-        texts = [pa.array(column, type=pa.string()) for column in self.texts]
-        numbers = [pa.array(np.asarray(self.numbers[name], dtype=kind)) for name, kind in NUMBERS.items()]
-        return pa.RecordBatch.from_arrays([*texts, *numbers], schema=_schema(self.width))
-
-
-def _schema(width: int) -> pa.Schema:
-    import pyarrow as pa
-
-    numbers = [pa.field(name, pa.from_numpy_dtype(np.dtype(kind))) for name, kind in NUMBERS.items()]
-    return pa.schema([*(pa.field(f"text{i}", pa.string()) for i in range(width)), *numbers])
-
-
-def _hash(texts: Any) -> int:
-    hashed = hashlib.blake2b("\x1f".join(texts).encode("utf-8"), digest_size=8)
-    return int.from_bytes(hashed.digest(), "big")
+        return np.concatenate([np.zeros(0, NUMBERS[name]), *parts])
 
 
 def memory_table(rows: Sequence[Sequence[str]], width: int) -> Table:
-    buffer = _Buffer(width)
-    for number, texts in enumerate(rows):
-        buffer.add(texts, 0, number, number + 1)
-    return Table([buffer.batch()], width)
+    """A table of texts that are already in memory."""
+    return Table([_batch([_row(texts, 0, number, number + 1) for number, texts in enumerate(rows)], width)], width)
 
 
 def open_table(files: Sequence[Converted], width: int) -> Table:
@@ -197,11 +144,36 @@ def open_table(files: Sequence[Converted], width: int) -> Table:
     batches, offsets, before = [], [], 0
     for file in files:
         reader = pa.ipc.open_file(pa.memory_map(str(file.path), "r"))
-        for i in range(reader.num_record_batches):
-            batches.append(reader.get_batch(i))
-            offsets.append(before)
+        batches += [reader.get_batch(i) for i in range(reader.num_record_batches)]
+        offsets += [before] * reader.num_record_batches
         before += file.records
     return Table(batches, width, offsets, [file.source for file in files])
+
+
+def _row(texts: Sequence[str], code: int, record: int, line: int) -> tuple[Any, ...]:
+    """A row as it is stored: its texts, then ``NUMBERS``."""
+    return (*texts, code, record, line, _hash(map(normalised, texts)), _hash(texts), sum(map(len, texts)))
+
+
+def _hash(texts: Iterable[str]) -> int:
+    hashed = hashlib.blake2b("\x1f".join(texts).encode("utf-8"), digest_size=8)
+    return int.from_bytes(hashed.digest(), "big")
+
+
+def _schema(width: int) -> pa.Schema:
+    import pyarrow as pa
+
+    numbers = [(name, pa.from_numpy_dtype(np.dtype(kind))) for name, kind in NUMBERS.items()]
+    return pa.schema([*((f"text{i}", pa.string()) for i in range(width)), *numbers])
+
+
+def _batch(rows: Sequence[tuple[Any, ...]], width: int) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    schema = _schema(width)
+    columns = zip(*rows, strict=True) if rows else [()] * len(schema)
+    arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def convert(rows: Rows, reading: Reading) -> Converted:
@@ -210,124 +182,103 @@ def convert(rows: Rows, reading: Reading) -> Converted:
     name = digest({"format": FORMAT, "content": source[1], "kind": type(rows).__name__, "reading": reading})[:40]
     report, place = cached(read_report, "data", f"{name}.json")
     path = place.with_suffix(".arrow")
-    if report is not None:
-        return _converted(path, source, report)
-    try:
-        with part_of(path) as part:
-            report = _write(part, rows, reading)
-            os.replace(part, path)
-        write_report(place, report, path)
-    except OSError as problem:
-        raise TicketsError(
-            f"could not write {path}: {problem}",
-            hint="free some disk space, or set ROBUST_TICKETS_CACHE",
-            exit_code=FAILED,
-            code="file.not_written",
-        ) from None
-    return _converted(path, source, report)
-
-
-def _converted(path: Path, source: tuple[str, str], report: dict[str, Any]) -> Converted:
-    return Converted(
-        path=path,
-        source=source,
-        rows=report["rows"],
-        records=report["records"],
-        values=tuple(report["values"]),
-        bad_count=report["bad_count"],
-        bad=tuple((line, reason) for line, reason in report["bad"]),
-        mended=report["mended"],
-    )
+    if report is None:
+        try:
+            with part_of(path) as part:
+                report = _write(part, rows, reading)
+                os.replace(part, path)
+            report = write_report(place, report, path)
+        except OSError as problem:
+            raise TicketsError(
+                f"could not write {path}: {problem}",
+                hint="free some disk space, or set ROBUST_TICKETS_CACHE",
+                exit_code=FAILED,
+                code="file.not_written",
+            ) from None
+    kept = {name: report[name] for name in ("rows", "records", "values", "bad_count", "bad", "mended")}
+    return Converted(path=path, source=source, **kept)
 
 
 def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
+    """Write the good rows, some at a time; the report on all of them."""
     import pyarrow as pa
 
-    width, codes, state = len(reading.texts), dict[str, int](), {"records": 0, "bad": 0, "mended": 0}
-    bad: list[tuple[int, str]] = []
-    kept = 0
-    bar = (
-        track(f"reading {Path(rows.name).name} (MB)", rows.size // 10**6)
-        if rows.size > SHOW_PROGRESS
-        else nullcontext()
-    )
-    with bar as shown, pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, _schema(width)) as writer:
-        buffer, given = _Buffer(width), 0
-        for texts, code, line in _good(rows, reading, codes, bad, state):
-            buffer.add(texts, code, state["records"] - 1, line)
-            kept += 1
-            if buffer.full:
-                writer.write_batch(buffer.batch())
-                buffer = _Buffer(width)
-                if shown is not None:
-                    shown.advance(rows.position // 10**6 - given)
-                    given = rows.position // 10**6
-        writer.write_batch(buffer.batch())
-        if shown is not None:
-            shown.advance(rows.size // 10**6 - given)
-    counts = {"records": state["records"], "bad_count": state["bad"], "mended": state["mended"]}
-    return {"rows": kept, **counts, "values": list(codes), "bad": bad}
-
-
-def _good(
-    rows: Rows, reading: Reading, codes: dict[str, int], bad: list[tuple[int, str]], state: dict[str, int]
-) -> Iterator[tuple[tuple[str, ...], int, int]]:
-    """The rows worth keeping; the others go to ``bad``. Rows that ``where`` leaves out are neither."""
-    width, where = len(reading.texts), reading.where
-    for line, values, problem in rows.records((*reading.texts, reading.label, *(where[:1] if where else ()))):
-        if where and not problem and values[-1] != where[1]:
-            continue
-        state["records"] += 1
-        label = ""
-        if not problem and reading.any_text and all(isinstance(text, str) for text in values[:width]):
-            cleaned = tuple(map(clean, values[:width]))
-            state["mended"] += cleaned != tuple(values[:width])
-            values = (*cleaned, *values[width:])
-        elif not problem:
-            problem = next(filter(None, map(text_problem, values[:width])), "")
-        if not problem:
-            label, problem = label_text(values[width])
-        if problem:
-            state["bad"] += 1
-            if len(bad) < MOST_LISTED:
-                bad.append((line, problem))
-            continue
-        if label not in codes:
-            if len(codes) >= MOST_LABELS:
+    width, held, size, done = len(reading.texts), list[tuple[Any, ...]](), 0, 0
+    codes, bad, count = dict[str, int](), list[tuple[int, str]](), Counter[str]()
+    with (
+        track(f"reading {Path(rows.name).name} (kB)", rows.size // 1000) as bar,
+        pa.OSFile(str(path), "wb") as sink,
+        pa.ipc.new_file(sink, _schema(width)) as writer,
+    ):
+        for line, values, problem in rows.records((*reading.texts, reading.label, *(reading.where or ())[:1])):
+            if reading.where and not problem and values[-1] != reading.where[1]:
+                continue
+            count["records"] += 1
+            texts, label = values[:width], ""
+            if not problem:
+                texts, label, problem = _checked(texts, values[width], reading.any_text)
+            if problem:
+                count["bad"] += 1
+                bad += [(line, problem)] if len(bad) < MOST_LISTED else []
+                continue
+            count["rows"] += 1
+            count["mended"] += texts != values[:width]
+            held.append(_row(texts, codes.setdefault(label, len(codes)), count["records"] - 1, line))
+            size += held[-1][-1]
+            if len(codes) > MOST_LABELS:
                 raise TicketsError(
                     f"{rows.name}: the label column {reading.label!r} has more than {MOST_LABELS} different values",
                     hint=f"is another column the label? columns: {few(rows.columns)}",
                     code="data.too_many_labels",
                 )
-            codes[label] = len(codes)
-        yield values[:width], codes[label], line
+            if len(held) >= BATCH_ROWS or size >= BATCH_CHARACTERS:
+                writer.write_batch(_batch(held, width))
+                held, size = [], 0
+                bar.advance(rows.position // 1000 - done)
+                done = rows.position // 1000
+        writer.write_batch(_batch(held, width))
+        bar.advance(rows.size // 1000 - done)
+    counted = {"rows": count["rows"], "records": count["records"], "mended": count["mended"]}
+    return {**counted, "bad_count": count["bad"], "bad": bad, "values": list(codes)}
 
 
-TOKENS_FORMAT = 2  # part of the cache key: raise it when what is stored changes
+def _checked(texts: tuple[Any, ...], label: Any, any_text: bool) -> tuple[tuple[Any, ...], str, str]:
+    """The texts and the label as they are kept, and what is wrong with them."""
+    if any_text and all(isinstance(text, str) for text in texts):
+        texts = tuple(map(clean, texts))
+    elif problem := next(filter(None, map(text_problem, texts)), ""):
+        return texts, "", problem
+    return texts, *label_text(label)
+
+
+TOKENS_FORMAT = 3  # part of the cache key: raise it when what is stored changes
 ROWS, CHARACTERS = 4096, 1_000_000  # tokenised together at most, which bounds memory
-KINDS = {"ids": "<i4", "starts": "<i8", "firsts": "<i4", "types": "|u1"}  # ids are <u2 where the vocabulary fits
+ID_BITS = 24  # of a token's number; its type stands above them
+KINDS = {"tokens": "<i4", "starts": "<i8"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class TokenTable:
-    """Rows of token ids; ``batch`` pads some of them as the tokenizer does."""
+    """Rows of tokens; ``batch`` pads some of them as the tokenizer does."""
 
-    ids: np.ndarray  # of all rows, one after another
+    tokens: np.ndarray  # of all rows, one after another
     starts: np.ndarray  # where each row begins, and where the last one ends
-    firsts: np.ndarray | None = None  # first tokens of each row that are of type 0; the others are of type 1
-    types: np.ndarray | None = None  # of all tokens, where ``firsts`` does not say them
-    pad: int = 0
-    pad_type: int = 0
-    left: bool = False  # is the padding before the tokens
+    token_types: bool  # does the model take them
+    pad: int
+    pad_type: int
+    left: bool  # is the padding before the tokens
 
     @classmethod
-    def of(cls, tokenizer: Any, rows: list[list[int]], types: list[list[int]] | None = None) -> TokenTable:
+    def of(cls, tokenizer: PreTrainedTokenizerBase, rows: list[list[int]], types: list[list[int]] | None) -> TokenTable:
         """These rows, in memory."""
         starts = np.cumsum([0, *map(len, rows)])
-        kinds = None if types is None else np.array([kind for row in types for kind in row], dtype=np.int64)
-        return cls(
-            ids=np.array([token for row in rows for token in row]), starts=starts, types=kinds, **_padding(tokenizer)
-        )
+        return cls._padded(tokenizer, types is not None, tokens=_packed(rows, types), starts=starts)
+
+    @classmethod
+    def _padded(cls, tokenizer: PreTrainedTokenizerBase, token_types: bool, **arrays: np.ndarray) -> TokenTable:
+        kind = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
+        left = tokenizer.padding_side == "left"
+        return cls(pad=tokenizer.pad_token_id, pad_type=kind, left=left, token_types=token_types, **arrays)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -346,21 +297,17 @@ class TokenTable:
         before = (width - lengths if self.left else np.zeros_like(lengths))[:, None]
         place = np.arange(width) - before  # of a token in its row; outside of it where padded
         inside = (place >= 0) & (place < lengths[:, None])
-        where = (self.starts[rows][:, None] + place)[inside]
-        ids = np.full(inside.shape, self.pad, dtype=np.int64)
-        ids[inside] = self.ids[where]
-        made = {"input_ids": ids, "attention_mask": inside.astype(np.int64)}
-        seconds = self.types[where] if self.types is not None else None
-        if self.firsts is not None:
-            seconds = (place >= self.firsts[rows][:, None])[inside]
-        if seconds is not None:
-            kinds = made["token_type_ids"] = np.full(inside.shape, self.pad_type, dtype=np.int64)
-            kinds[inside] = seconds
+        tokens = self.tokens[(self.starts[rows][:, None] + place)[inside]]
+        made = {"input_ids": np.full(inside.shape, self.pad, dtype=np.int64), "attention_mask": inside.astype(np.int64)}
+        made["input_ids"][inside] = tokens & (2**ID_BITS - 1)
+        if self.token_types:
+            made["token_type_ids"] = np.full(inside.shape, self.pad_type, dtype=np.int64)
+            made["token_type_ids"][inside] = tokens >> ID_BITS
         return {name: torch.from_numpy(values) for name, values in made.items()}
 
 
 def token_table(
-    split: Split, tokenizer: Any, max_length: int, token_types: bool = False, *, make: bool = True
+    split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int, token_types: bool = False, *, make: bool = True
 ) -> TokenTable | None:
     """The tokens of ``split``, each row as ``Batches`` reads it: from the cache, or made now.
 
@@ -377,45 +324,22 @@ def token_table(
         "columns": len(split.columns),
         "token_types": token_types,
     }
-    name = digest(given)[:40]
-    base = place = cache_place("tokens", name)
-    found = _found(base)
-    if found is None and make:
-        try:
-            base = cache_folder("tokens") / name
-            # a temporary folder may have it, where the cache cannot be written
-            if base == place or (found := _found(base)) is None:
-                _make(base, split, tokenizer, max_length, token_types)
-                found = _found(base)
-        except (TicketsError, OSError) as problem:  # of the disk: training can do without
-            found = _found(base)  # another process may have made it meanwhile
-            for kind in KINDS if found is None else ():
-                with suppress(OSError):
-                    _path(base, kind).unlink(missing_ok=True)
-            if found is None:
-                why = getattr(problem, "message", problem)
-                say(f"the tokens of {split.name} are not kept ({why}): texts are tokenised again in every epoch")
-    if found is None:
+    place = cache_place("tokens", f"{digest(given)[:40]}.json")
+    try:
+        report, place = cached(read_report, "tokens", place.name) if make else (read_report(place), place)
+        if report is None and make:
+            report = _make(place, split, tokenizer, max_length, token_types)
+    except (TicketsError, OSError) as problem:  # of the disk: training can do without
+        report = None
+        for name in KINDS:
+            with suppress(OSError):
+                place.with_suffix(f".{name}").unlink(missing_ok=True)
+        why = getattr(problem, "message", problem)
+        say(f"the tokens of {split.name} are not kept ({why}): texts are tokenised again in every epoch")
+    if report is None:
         return None
-    parts: dict[str, Any] = {**found, **_padding(tokenizer)}
-    return TokenTable(**parts)
-
-
-def _padding(tokenizer: Any) -> dict[str, Any]:
-    kind = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
-    return {"pad": tokenizer.pad_token_id, "pad_type": kind, "left": tokenizer.padding_side == "left"}
-
-
-def _path(base: Path, name: str) -> Path:
-    return base.with_name(f"{base.name}.{name}")
-
-
-def _found(base: Path) -> dict[str, np.ndarray] | None:
-    """The arrays under ``base``, if all of them are there and as they were written."""
-    report = read_report(_path(base, "json"))
-    return (
-        None if report is None else {name: _mapped(_path(base, name), kind) for name, kind in report["kinds"].items()}
-    )
+    arrays = {name: _mapped(place.with_suffix(f".{name}"), kind) for name, kind in KINDS.items()}
+    return TokenTable._padded(tokenizer, token_types, **arrays)
 
 
 def _mapped(path: Path, kind: str) -> np.ndarray:
@@ -424,58 +348,31 @@ def _mapped(path: Path, kind: str) -> np.ndarray:
     return np.memmap(path, dtype=kind, mode="r")
 
 
-def _make(base: Path, split: Split, tokenizer: Any, max_length: int, token_types: bool) -> None:
-    kinds = {**KINDS, "ids": _kind(tokenizer)}
-    lengths = np.zeros(len(split) + 1, dtype=np.int64)
-    firsts = np.zeros(len(split), dtype=np.int32)
-    plain = True  # are the types of every row zeros, then ones
+def _make(
+    place: Path, split: Split, tokenizer: PreTrainedTokenizerBase, max_length: int, token_types: bool
+) -> dict[str, Any]:
+    lengths = np.zeros(len(split) + 1, dtype=KINDS["starts"])
 
-    def ids() -> Iterator[bytes]:
-        nonlocal plain
-        for start, rows, types in _tokenised(split, tokenizer, max_length, token_types):
-            lengths[start + 1 : start + 1 + len(rows)] = [len(row) for row in rows]
-            if plain and types is not None:
-                zeros = [row.count(0) for row in types]
-                plain = all(
-                    row[:n].count(0) == n and row.count(1) == len(row) - n for row, n in zip(types, zeros, strict=True)
-                )
-                firsts[start : start + len(rows)] = zeros
-            yield _flat(rows, kinds["ids"])
+    def tokens() -> Iterator[bytes]:
+        with track(f"tokenising {split.name}", len(split)) as bar:
+            for start, end in _groups(split.lengths):
+                examples = split.take(range(start, end))
+                columns = [[e.texts[i] for e in examples] for i in range(len(split.columns))]
+                rows, types = tokenised(tokenizer, columns, max_length, token_types)  # cut as a batch of them would be
+                lengths[start + 1 : end + 1] = [len(row) for row in rows]
+                yield _packed(rows, types).astype(KINDS["tokens"]).tobytes()
+                bar.advance(end - start)
 
-    def all_types() -> Iterator[bytes]:
-        for _, _, types in _tokenised(split, tokenizer, max_length, True):
-            yield _flat(types or (), kinds["types"])
-
-    write_chunks(_path(base, "ids"), ids())
-    write_chunks(_path(base, "starts"), _pieces(np.cumsum(lengths).astype(kinds["starts"])))
-    names = ["ids", "starts"]
-    if token_types and plain:
-        names.append("firsts")
-        write_chunks(_path(base, "firsts"), _pieces(firsts.astype(kinds["firsts"])))
-    elif token_types:
-        names.append("types")
-        write_chunks(_path(base, "types"), all_types())
-    report = {"kinds": {name: kinds[name] for name in names}, "rows": len(split), "max_length": max_length}
-    write_report(_path(base, "json"), report, *(_path(base, name) for name in names))
+    files = [place.with_suffix(f".{name}") for name in KINDS]
+    write_chunks(files[0], tokens())
+    write_chunks(files[1], [np.cumsum(lengths).tobytes()])
+    return write_report(place, {"rows": len(split), "max_length": max_length}, *files)
 
 
-def _kind(tokenizer: Any) -> str:
-    """The smallest type that every id fits; ids may have gaps, so that their number says nothing."""
-    if type(tokenizer).__name__ in BYTES:  # no vocabulary: ids may be code points
-        return KINDS["ids"]
-    return "<u2" if max(tokenizer.get_vocab().values()) < 2**16 else KINDS["ids"]
-
-
-def _tokenised(
-    split: Split, tokenizer: Any, max_length: int, token_types: bool
-) -> Iterator[tuple[int, list[list[int]], list[list[int]] | None]]:
-    """Number of the first row, ids and types of some rows at a time; cut as a batch of them would be."""
-    with track(f"tokenising {split.name}", len(split)) as bar:
-        for start, end in _groups(split.lengths):
-            examples = split.take(range(start, end))
-            columns = [[e.texts[i] for e in examples] for i in range(len(split.columns))]
-            yield start, *tokenised(tokenizer, columns, max_length, token_types)
-            bar.advance(end - start)
+def _packed(rows: list[list[int]], types: list[list[int]] | None) -> np.ndarray:
+    """Ids and types as one number a token."""
+    ids = np.array([token for row in rows for token in row], dtype=np.int64)
+    return ids if types is None else ids | np.array([kind for row in types for kind in row], dtype=np.int64) << ID_BITS
 
 
 def _groups(lengths: np.ndarray) -> Iterator[tuple[int, int]]:
@@ -486,12 +383,3 @@ def _groups(lengths: np.ndarray) -> Iterator[tuple[int, int]]:
         end = start + max(1, int(np.searchsorted(within, CHARACTERS, side="right")))
         yield start, end
         start = end
-
-
-def _flat(rows: Any, kind: str) -> bytes:
-    return np.fromiter((number for row in rows for number in row), dtype=kind).tobytes()
-
-
-def _pieces(values: np.ndarray) -> Iterator[bytes]:
-    for start in range(0, len(values), 2**20):
-        yield values[start : start + 2**20].tobytes()

@@ -1,47 +1,41 @@
 """Batches of a split: their order, the widths they are padded to, and a thread that makes them ahead.
 
-Rows are shuffled, cut into pools of some batches, sorted by length inside a pool and cut into batches, whose order is
-shuffled again: padding is rare, and every row comes exactly once an epoch. The order costs two integers a row; texts
-are read per batch. A token table changes neither the order nor a single number; ``widths`` adds padding, so that there
-are few shapes.
+Rows are shuffled, cut into pools of some batches, sorted by length inside a pool and cut into batches, whose order is shuffled again:
+padding is rare, and every row comes exactly once an epoch. The order costs two integers a row; texts are read per batch. A token table
+changes neither the order nor a single number; ``widths`` adds padding, so that there are few shapes.
 
-A view is another wording of each text (``View``). It is made and tokenised with its batch, by a generator of the seed,
-the epoch and the row: nothing is stored, and it depends neither on the batches before nor on how far ahead they are
-made.
+A view is another wording of each text (``View``). It is made and tokenised with its batch, by a generator of the seed, the epoch and the
+row: nothing is stored, and it depends neither on the batches before nor on how far ahead they are made.
 
-With a token table the widths are chosen from the data: ``best`` minimises the padded tokens of an epoch plus a price
-for each width, exactly, over the widths of a grid. Without one, nothing is known of the lengths: ``steps``. The time
-that a pass costs whatever its width is the same for all choices, so tokens are what is to be compared.
+With a token table the widths are chosen from the data: ``best`` minimises the padded tokens of an epoch plus a price for each width,
+exactly, over the widths of a grid. Without one, nothing is known of the lengths: ``steps``.
 
-The thread sleeps while ``depth`` batches lie ready; the order is the source's. What goes wrong there is raised here,
-where the batch would have come. Closing the generator, or leaving it with any exception, stops the thread before
-anything else happens; whoever leaves a loop over it early closes it (``contextlib.closing``), for a traceback keeps it
-alive.
-
+The thread sleeps while ``depth`` batches lie ready. What fails there is raised here, where the batch would have come. Closing the
+generator stops the thread; whoever leaves a loop over it early closes it (``contextlib.closing``), for a traceback keeps it alive.
 Pinning allocates memory through the driver from the thread: a graph captured meanwhile needs
 ``torch.cuda.graph(capture_error_mode="thread_local")``, for the default refuses what any thread does.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from queue import Empty, Queue
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
 from robust_tickets.classifier.tokenizer import tokenised
-from robust_tickets.data.arrow_tables import TokenTable
+from robust_tickets.data.arrow_tables import TokenTable, token_table
 from robust_tickets.data.task import Example, Split, Task
-from robust_tickets.errors import TicketsError
 from robust_tickets.progress import say
 from robust_tickets.seeds import numpy_generator
 
 if TYPE_CHECKING:
     from torch import Tensor
+    from transformers import PreTrainedTokenizerBase
 
     from robust_tickets.classifier import ModelClassifier
 
@@ -103,13 +97,9 @@ FIXED = ((8, 64), (16, 128), (32, 0))  # coarser: a width that is seldom met cos
 
 def ladder(rungs: tuple[tuple[int, int], ...], longest: int) -> tuple[int, ...]:
     """The multiples up to ``longest``, which is the last one whether it is a multiple or not."""
-    if longest < 1:
-        message = f"widths end at 1 token or more, got {longest}"
-        raise TicketsError(message, hint="give the classifier's max_length", code="batches.widths")
     found, last = list[int](), 0
     for step, end in rungs:
-        end = min(end or longest, longest)
-        found += range(last + step, end + 1, step)
+        found += range(last + step, min(end or longest, longest) + 1, step)
         last = found[-1] if found else 0
     return (*(width for width in found if width < longest), longest)
 
@@ -119,22 +109,19 @@ def steps(longest: int) -> tuple[int, ...]:
     return ladder(FIXED, longest)
 
 
-def best(maxima: Any, rows: Any, longest: int, most: int = MOST, price: float = PRICE) -> tuple[int, ...]:
+def best(
+    maxima: Sequence[int] | np.ndarray,
+    rows: Sequence[int] | np.ndarray,
+    longest: int,
+    most: int = MOST,
+    price: float = PRICE,
+) -> tuple[int, ...]:
     """At most ``most`` widths for batches with these longest rows (``maxima``) and numbers of rows."""
-    maxima, rows = np.asarray(maxima, dtype=np.int64), np.asarray(rows, dtype=np.int64)
-    if most < 1 or price < 0:
-        message = f"at least one width at a price of at least 0, got {most} and {price}"
-        raise TicketsError(message, hint="leave both out", code="batches.widths")
     if len(maxima) == 0:
         return (longest,)
-    if maxima.max() > longest or maxima.min() < 0:
-        message = f"a batch of {maxima.max()} tokens does not fit {longest}"
-        raise TicketsError(message, hint="cut texts at the same length", code="batches.widths")
     grid = np.array(ladder(GRID, longest))
-    at = np.searchsorted(grid, maxima)  # the narrowest that a batch fits into
-    used, at = np.unique(at, return_inverse=True)
-    grid = grid[used]
-    count = np.bincount(at, weights=rows)
+    used, at = np.unique(np.searchsorted(grid, maxima), return_inverse=True)  # the narrowest that each batch fits into
+    grid, count = grid[used], np.bincount(at, weights=rows)
     held = np.concatenate([[0], np.cumsum(count)])
     toll = price * float(count @ grid)
     # cost[j]: the least for the batches that fit into the first j widths of the grid, with k widths chosen;
@@ -154,14 +141,10 @@ def best(maxima: Any, rows: Any, longest: int, most: int = MOST, price: float = 
     return tuple(reversed(chosen))
 
 
-def widths_of(lengths: np.ndarray, order: Any, longest: int, most: int = MOST, price: float = PRICE) -> tuple[int, ...]:
+def widths_of(lengths: np.ndarray, order: Iterable[np.ndarray], longest: int) -> tuple[int, ...]:
     """``best`` for the batches of an ``order`` (the rows of each) of rows with these ``lengths``."""
-    batches = list(order)
-    if not batches:
-        return (longest,)
-    sizes = np.array([len(batch) for batch in batches])
-    maxima = np.maximum.reduceat(lengths[np.concatenate(batches)], np.cumsum(sizes) - sizes)
-    return best(maxima, sizes, longest, most, price)
+    batches = [lengths[rows] for rows in order]
+    return best([int(batch.max()) for batch in batches], [len(batch) for batch in batches], longest)
 
 
 POOL = 50  # batches that are sorted by length together
@@ -177,7 +160,7 @@ class Batches:
     """
 
     split: Split
-    tokenizer: Any
+    tokenizer: PreTrainedTokenizerBase
     batch_size: int
     max_length: int
     seed: int = 0
@@ -188,20 +171,6 @@ class Batches:
     widths: tuple[int, ...] = ()  # tokens that a batch is padded to: the first that holds it; none: its longest row
     by_tokens: bool = False  # pools sorted by tokens, not characters: a fifth less padding, but needs the table
     views: tuple[View, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.batch_size < 1 or self.max_length < 1:
-            message = f"batch_size and max_length must be at least 1, got {self.batch_size} and {self.max_length}"
-            raise TicketsError(message, hint="change the value", code="batches.size")
-        if any(width < 1 for width in self.widths) or list(self.widths) != sorted(set(self.widths)):
-            message = f"widths must rise, from 1 token or more, got {self.widths}"
-            raise TicketsError(message, hint="leave them out to pad to the longest", code="batches.widths")
-        if self.by_tokens and self.tokens is None:
-            hint = "give tokens, or leave by_tokens out"
-            raise TicketsError("an order by tokens needs a token table", hint=hint, code="batches.tokens")
-        if self.tokens is not None and len(self.tokens) != len(self.split):
-            message = f"a token table of {len(self.tokens)} rows for a split of {len(self.split)}"
-            raise TicketsError(message, hint="make it of the split that is read", code="batches.tokens")
 
     def __len__(self) -> int:
         return -(-len(self.split) // self.batch_size)
@@ -252,14 +221,9 @@ class Batches:
         return self._read([view.make(example, draw) for example, draw in zip(examples, draws, strict=True)])
 
     def _padded(self, table: TokenTable, rows: np.ndarray) -> Inputs:
-        return table.batch(rows, self._width(int(table.lengths[rows].max())))
-
-    def _width(self, longest: int) -> int:
-        """Tokens that a batch with this longest row is padded to."""
-        if not self.widths:
-            return longest
-        at = bisect_left(self.widths, longest)
-        return max(longest, min(self.widths[at] if at < len(self.widths) else self.max_length, self.max_length))
+        longest = int(table.lengths[rows].max())
+        width = next((width for width in self.widths if width >= longest), self.max_length) if self.widths else 0
+        return table.batch(rows, min(width, self.max_length))
 
     def _read(self, texts: list[tuple[str, ...]]) -> Inputs:
         """Texts or pairs, tokenised now."""
@@ -273,60 +237,36 @@ NAME = "batches ahead"  # of the thread
 PATIENCE = 0.02  # seconds between two looks at whether the thread has left
 
 
-@dataclass(frozen=True)
-class _End:
-    problem: BaseException | None = None
-
-
 def prefetched(batches: Iterable[Batch], depth: int = DEPTH, pin: bool = False) -> Generator[Batch]:
     """The same batches, up to ``depth`` of them made ahead; ``pin``: in pinned memory."""
-    if depth < 1:
-        hint = "leave depth out"
-        raise TicketsError(f"at least one batch is made ahead, got {depth}", hint=hint, code="batches.depth")
-    return _ahead(batches, depth, pin)
+    ready: Queue[Batch | None] = Queue(depth)  # None: there are no more
+    leave, problems = Event(), list[BaseException]()
 
+    def work() -> None:
+        try:
+            with closing(batches) if isinstance(batches, Generator) else nullcontext():
+                for batch in batches:
+                    if leave.is_set():
+                        break
+                    ready.put(batch.pinned() if pin else batch)
+        except BaseException as problem:  # raised by the consumer
+            problems.append(problem)
+        ready.put(None)
 
-def _ahead(batches: Iterable[Batch], depth: int, pin: bool) -> Generator[Batch]:
-    ready: Queue[Any] = Queue(depth)
-    leave = Event()
-    thread = Thread(target=_work, args=(batches, ready, leave, pin), name=NAME, daemon=True)
+    thread = Thread(target=work, name=NAME, daemon=True)
     thread.start()
     try:
-        while not isinstance(batch := ready.get(), _End):
+        while (batch := ready.get()) is not None:
             yield batch
-        if batch.problem is not None:
-            raise batch.problem
+        if problems:
+            raise problems[0]
     finally:
         leave.set()
         while thread.is_alive():
-            _emptied(ready)  # it may wait for a place
+            with suppress(Empty):
+                while True:  # it may wait for a place
+                    ready.get_nowait()
             thread.join(PATIENCE)
-
-
-def _work(batches: Iterable[Batch], ready: Queue[Any], leave: Event, pin: bool) -> None:
-    problem: BaseException | None = None
-    try:
-        source = iter(batches)
-        try:
-            for batch in source:
-                if not leave.is_set():
-                    ready.put(batch.pinned() if pin else batch)
-                if leave.is_set():
-                    break
-        finally:
-            if isinstance(source, Generator):
-                source.close()
-    except BaseException as caught:  # raised by the consumer
-        problem = caught
-    ready.put(_End(problem))
-
-
-def _emptied(ready: Queue[Any]) -> None:
-    try:
-        while True:
-            ready.get_nowait()
-    except Empty:
-        return
 
 
 ENOUGH = 0.9  # of an epoch; a run that reads less tokenises what it reads
@@ -350,8 +290,6 @@ def batches_of(
     engine runs there, so that the eager one stays the others' reference. A short run is not sorted by tokens even where
     they are kept: what it learns must not depend on who filled the cache before.
     """
-    from robust_tickets.data.arrow_tables import token_table
-
     batches = Batches(
         split=task.train,
         tokenizer=clf.tokenizer,
@@ -363,15 +301,13 @@ def batches_of(
     )
     enough = reads is not None and reads >= ENOUGH * len(batches)
     tokens = token_table(task.train, clf.tokenizer, clf.max_length, clf.token_types, make=enough)
-    if tokens is not None:
-        batches = replace(batches, tokens=tokens)
-    if clf.device.type == "cuda" if widths is None else widths:
-        batches = replace(batches, by_tokens=enough and tokens is not None)
-        found = steps(clf.max_length)
-        if enough and tokens is not None:
-            found = widths_of(tokens.lengths, batches.rows(0), clf.max_length)
-        batches = replace(batches, widths=found)
-    return batches
+    batches = replace(batches, tokens=tokens)
+    if not (clf.device.type == "cuda" if widths is None else widths):
+        return batches
+    if tokens is None or not enough:
+        return replace(batches, widths=steps(clf.max_length))
+    batches = replace(batches, by_tokens=True)
+    return replace(batches, widths=widths_of(tokens.lengths, batches.rows(0), clf.max_length))
 
 
 def report_cut(batches: Batches) -> None:

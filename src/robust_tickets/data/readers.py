@@ -1,4 +1,4 @@
-"""Reading files row by row: csv, tsv, jsonl and parquet, in bounded memory.
+"""Reading files row by row: csv, tsv, jsonl, parquet and plain text, in bounded memory.
 
 A reader never stops at a bad row: it yields a ``Record`` that says what is wrong, so that broken UTF-8 or a torn line costs one row.
 Text is decoded with ``surrogateescape``; a lone surrogate in a field therefore marks bytes that were not UTF-8.
@@ -10,16 +10,22 @@ import csv
 import io
 import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import chain, dropwhile, islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import look_again, sha256_file
 
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
 FIELD_LIMIT = 2**24  # characters in one csv field; beyond it a quote was left open
+LONGEST_LINE = 2**20  # characters of plain text; a longer line is read in pieces
 BROKEN_UTF8 = "broken UTF-8"
+BOM = b"\xef\xbb\xbf"
 COLUMNS_FROM = 1000  # jsonl has no header: the keys of its first rows are its columns
 
 
@@ -28,80 +34,94 @@ class Record(NamedTuple):
 
     line: int
     values: tuple[Any, ...]
-    problem: str
+    problem: str = ""
 
 
 class Rows:
-    """One source of rows: its name for messages, its columns, its records, its size and how far it has been read (bytes)."""
+    """A source of rows: its name for messages, its columns, its size, and how far it has been read (bytes)."""
+
+    notes: tuple[str, ...] = ()
+    header = False  # is the first row taken for the columns' names
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.name = str(path)
+        self.path, self.name = path, str(path)
         self.title = path.name.encode("utf-8", "backslashreplace").decode("utf-8")  # says nothing of where it lies
-        self.size = path.stat().st_size
-        self.position = 0
-        self.columns: tuple[str, ...] = ()
-        self.notes: tuple[str, ...] = ()
+        self.size, self.position = path.stat().st_size, 0
+        self.columns = self._columns()
 
     def key(self) -> str:
         """A hash of the content."""
         return sha256_file(self.path)
 
+    def classes(self, label: str) -> tuple[str, ...]:
+        """The names that the source itself declares for the values 0, 1, … of a label column."""
+        return ()
+
     def count(self) -> int:
-        """How many records there are, which is less work than reading them."""
-        raise TypeError("use one of the readers")
+        """How many records there are."""
+        return sum(1 for _ in self.records(self.columns[:1]))
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
-        raise TypeError("use one of the readers")
+        raise NotImplementedError
+
+    def _columns(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    def _lines(self) -> Iterator[tuple[int, bytes]]:
+        self.position = 0
+        with open(self.path, "rb") as raw:
+            for number, line in enumerate(raw, start=1):
+                self.position += len(line)
+                yield number, line.removeprefix(BOM) if number == 1 else line
 
 
-class CsvRows(Rows):
-    """RFC 4180 quoting, newlines inside quotes, BOM, CRLF. The first row that is not blank is the header."""
+class Delimited(Rows):
+    """Fields in lines; the first row that is not blank is the header."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        csv.field_size_limit(max(FIELD_LIMIT, csv.field_size_limit()))
-        first = next((line for line in _head(path).splitlines() if line.strip()), "")
-        self.delimiter = next((d for d in (",", ";", "\t") if d in first), ",")
-        if self.delimiter != ",":
-            self.notes = (
-                f"{path.name}: fields are separated by {'tabs' if self.delimiter == chr(9) else 'semicolons'}",
+    header = True
+
+    def _fields(self) -> Iterator[tuple[int, list[str], str]]:
+        """The first line of each row, its fields, and what is wrong with it."""
+        raise NotImplementedError
+
+    def _rows(self) -> Iterator[tuple[int, list[str], str]]:
+        return dropwhile(lambda row: not row[2] and not any(map(str.strip, row[1])), self._fields())
+
+    def _columns(self) -> tuple[str, ...]:
+        line, names, problem = next(self._rows(), (1, [], ""))
+        if problem:
+            raise TicketsError(
+                f"{self.path}:{line}: the header cannot be read: {problem}",
+                hint="the first row names the columns",
+                code="data.unreadable",
             )
-        with open(path, "rb") as raw:
-            reader = self._reader(raw)
-            try:
-                self.columns = tuple(name.strip() for name in _first(reader))
-            except csv.Error as problem:
-                raise TicketsError(
-                    f"{path}:1: the header cannot be read: {problem}",
-                    hint="the first row names the columns",
-                    code="data.unreadable",
-                ) from None
-
-    def _reader(self, raw: Any) -> Any:
-        stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
-        return csv.reader(stream, delimiter=self.delimiter, strict=True)
-
-    def count(self) -> int:
-        count = 0
-        with open(self.path, "rb") as raw:
-            reader = self._reader(raw)  # not lines: a quoted field may hold line breaks
-            _first(reader)
-            while True:
-                start = reader.line_num
-                try:
-                    for row in reader:
-                        count += bool(row)
-                        start = reader.line_num
-                    return count
-                except csv.Error:
-                    count += reader.line_num - start
+        return tuple(name.strip() for name in names)
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
-        picks, width = _places(self.columns, wanted), len(self.columns)
+        width, picks = len(self.columns), [self.columns.index(name) for name in wanted]
+        for line, row, problem in islice(self._rows(), 1, None):
+            if problem or len(row) != width:
+                yield Record(line, (), problem or f"expected {width} columns, got {len(row)}")
+            else:
+                yield Record(line, tuple(row[i] for i in picks))
+
+
+class CsvRows(Delimited):
+    """RFC 4180 quoting, newlines inside quotes, BOM, CRLF; commas, semicolons or tabs."""
+
+    def _columns(self) -> tuple[str, ...]:
+        csv.field_size_limit(max(FIELD_LIMIT, csv.field_size_limit()))
         with open(self.path, "rb") as raw:
-            reader = self._reader(raw)
-            _first(reader)
+            first = next((line for line in raw.read(65536).removeprefix(BOM).splitlines() if line.strip()), b"")
+        self.delimiter = next((d for d in (",", ";", "\t") if d.encode() in first), ",")
+        if self.delimiter != ",":
+            self.notes = (f"{self.path.name}: fields are separated by {self.delimiter!r}",)
+        return super()._columns()
+
+    def _fields(self) -> Iterator[tuple[int, list[str], str]]:
+        with open(self.path, "rb") as raw:
+            stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+            reader = csv.reader(stream, delimiter=self.delimiter, strict=True)
             while True:
                 start = reader.line_num + 1
                 try:
@@ -110,253 +130,142 @@ class CsvRows(Rows):
                     return
                 except csv.Error as problem:  # every line it swallowed is lost, so every one is listed
                     for line in range(start, reader.line_num + 1):
-                        yield Record(line, (), f"broken quoting ({problem})")
+                        yield line, [], f"broken quoting ({problem})"
                     continue
                 self.position = raw.tell()
-                if len(row) == width:
-                    yield Record(start, tuple(row[i] for i in picks), "")
-                elif row:  # an empty line is no row
-                    yield Record(start, (), f"expected {width} columns, got {len(row)}")
+                if row:  # an empty line is no row
+                    yield start, row, ""
 
 
-class TsvRows(Rows):
+class TsvRows(Delimited):
     """One line is one row and a tab always separates: GLUE's files hold stray quotes. A whole field in quotes loses them."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        with open(path, "rb") as raw:
-            header = next((line for line in map(_bare, raw) if line.strip()), b"")
-        self.columns = tuple(name.strip() for name in self._fields(header)) if header else ()
-
-    @staticmethod
-    def _fields(line: bytes) -> list[str]:
-        fields = line.rstrip(b"\r\n").decode("utf-8", "surrogateescape").split("\t")
-        return [_unquote(field) for field in fields]
-
-    def count(self) -> int:
-        with open(self.path, "rb") as raw:
-            any(_bare(line).strip() for line in raw)  # up to the header
-            return sum(1 for line in raw if line.strip(b"\r\n"))
-
-    def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
-        picks, width = _places(self.columns, wanted), len(self.columns)
-        with open(self.path, "rb") as raw:
-            header = False
-            for number, line in enumerate(raw, start=1):
-                self.position += len(line)
-                if not header:
-                    header = bool(_bare(line).strip())
-                    continue
-                if not line.strip(b"\r\n"):
-                    continue
-                row = self._fields(line)
-                if len(row) == width:
-                    yield Record(number, tuple(row[i] for i in picks), "")
-                else:
-                    yield Record(number, (), f"expected {width} columns, got {len(row)}")
+    def _fields(self) -> Iterator[tuple[int, list[str], str]]:
+        for number, line in self._lines():
+            if text := line.rstrip(b"\r\n").decode("utf-8", "surrogateescape"):
+                yield number, [_unquote(field) for field in text.split("\t")], ""
 
 
 class JsonlRows(Rows):
     """One JSON object a line; a key that a row lacks is a missing value."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        seen: dict[str, None] = {}
-        for count, (_, value, _) in enumerate(self._objects()):
-            seen.update(dict.fromkeys(value))
-            if count >= COLUMNS_FROM:
-                break
-        self.columns = tuple(seen)
-
-    def count(self) -> int:
-        with open(self.path, "rb") as raw:
-            first = bool(raw.readline().removeprefix(b"\xef\xbb\xbf").strip())
-            return first + sum(1 for line in raw if line.strip())
+    def _columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(chain.from_iterable(value for _, value, _ in islice(self._objects(), COLUMNS_FROM))))
 
     def _objects(self) -> Iterator[tuple[int, dict[str, Any], str]]:
-        self.position = 0
-        with open(self.path, "rb") as raw:
-            for number, line in enumerate(raw, start=1):
-                self.position += len(line)
-                if number == 1:
-                    line = line.removeprefix(b"\xef\xbb\xbf")
-                if not line.strip():
-                    continue
-                try:
-                    value = json.loads(line.decode("utf-8"))
-                except UnicodeDecodeError:
-                    yield number, {}, BROKEN_UTF8
-                except (ValueError, RecursionError):
-                    yield number, {}, "not valid JSON"
-                else:
-                    good = isinstance(value, dict)
-                    yield number, value if good else {}, "" if good else "not a JSON object"
+        for number, line in self._lines():
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line.decode("utf-8"))
+            except UnicodeDecodeError:
+                yield number, {}, BROKEN_UTF8
+            except (ValueError, RecursionError):
+                yield number, {}, "not valid JSON"
+            else:
+                yield (number, value, "") if isinstance(value, dict) else (number, {}, "not a JSON object")
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
         for number, value, problem in self._objects():
-            yield Record(number, () if problem else tuple(value.get(name) for name in wanted), problem)
+            yield Record(number, () if problem else tuple(map(value.get, wanted)), problem)
 
 
 class ParquetRows(Rows):
     """A parquet file, read in batches of rows."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        with self._open() as file:
-            self.columns = tuple(file.schema_arrow.names)
-
-    def _open(self) -> Any:
+    @contextmanager
+    def _opened(self) -> Iterator[pyarrow.parquet.ParquetFile]:
         import pyarrow.parquet
 
-        with self._readable():
-            return pyarrow.parquet.ParquetFile(self.path, memory_map=True)
-
-    @contextmanager
-    def _readable(self) -> Iterator[None]:
-        import pyarrow
-
         try:
-            yield
+            with pyarrow.parquet.ParquetFile(self.path, memory_map=True) as file:
+                yield file  # a damaged page shows when it is reached
         except (pyarrow.ArrowException, OSError) as problem:
-            why = next(iter(str(problem).splitlines()), type(problem).__name__)
             raise TicketsError(
-                f"{self.path} is not a readable parquet file: {why}",
+                f"{self.path} is not a readable parquet file: {problem}",
                 hint="write or download it again",
                 code="data.unreadable",
             ) from None
 
-    def count(self) -> int:
-        with self._open() as file:
-            return int(file.metadata.num_rows)
+    def _columns(self) -> tuple[str, ...]:
+        with self._opened() as file:
+            groups = (file.metadata.row_group(i) for i in range(file.metadata.num_row_groups))
+            self.size = sum(group.total_byte_size for group in groups)  # unpacked
+            return tuple(file.schema_arrow.names)
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
         number = 0
-        with self._open() as file:
+        with self._opened() as file:
             total = max(1, file.metadata.num_rows)
-            batches = file.iter_batches(batch_size=2048, columns=list(dict.fromkeys(wanted)))
-            while True:
-                with self._readable():  # a damaged page shows when it is reached
-                    batch = next(batches, None)
-                if batch is None:
-                    return
-                columns = {name: _plain(batch.column(name)) for name in dict.fromkeys(wanted)}
-                for values in zip(*(columns[name] for name in wanted), strict=True):
+            for batch in file.iter_batches(batch_size=2048, columns=list(dict.fromkeys(wanted))):
+                for values in zip(*(_plain(batch.column(name)) for name in wanted), strict=True):
                     number += 1
-                    yield Record(number, values, "")
+                    yield Record(number, values)
                 self.position = self.size * number // total
 
 
-def _places(columns: tuple[str, ...], wanted: tuple[str, ...]) -> list[int]:
-    """Where the wanted columns stand, of two with one name the first."""
-    first = dict(zip(reversed(columns), reversed(range(len(columns))), strict=True))
-    return [first[name] for name in wanted]
+class TextRows(Rows):
+    """Plain text, one document a line."""
+
+    def _columns(self) -> tuple[str, ...]:
+        return ("text",)
+
+    def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
+        with open(self.path, encoding="utf-8-sig", errors="surrogateescape") as stream:
+            for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), ""), start=1):
+                yield Record(number, (line.strip(),))
 
 
 READERS: dict[str, type[Rows]] = {".csv": CsvRows, ".tsv": TsvRows, ".jsonl": JsonlRows, ".parquet": ParquetRows}
 
 
-def open_rows(path: Path) -> Rows:
+def open_rows(path: Path, readers: Mapping[str, type[Rows]] = READERS) -> Rows:
     """The reader for ``path``, chosen by its ending."""
-    path = Path(path)
-    if path.is_dir():
-        raise TicketsError(
-            f"{path} is a folder, expected a file", hint="give one of the files in it", code="data.format"
-        )
     if not path.is_file():
-        raise TicketsError(f"no such file: {path}", hint=look_again(path), code="data.not_found")
-    if path.suffix.lower() not in READERS:
+        message = f"{path} is a folder, expected a file" if path.is_dir() else f"no such file: {path}"
+        raise TicketsError(message, hint=look_again(path), code="data.not_found")
+    kind = path.suffix.lower()
+    if kind not in readers:
         raise TicketsError(
-            f"{path}: files end in {', '.join(READERS)}",
+            f"{path}: files end in {', '.join(readers)}",
             hint="rename or convert the file (one JSON object a line is .jsonl)",
             code="data.format",
         )
-    if path.suffix.lower() != ".parquet" and _head(path)[:1] in ("\ufffe", "\ufeff"):
-        raise TicketsError(
-            f"{path} is UTF-16, expected UTF-8",
-            hint=f"iconv -f UTF-16 -t UTF-8 {from_to(path, 'utf8')}",
-            code="data.encoding",
-        )
-    _one_object_a_line(path)
-    rows = READERS[path.suffix.lower()](path)
-    if not rows.columns:
-        if isinstance(rows, JsonlRows) and _head(path).strip():
+    with open(path, "rb") as raw:
+        if raw.read(2) in (b"\xff\xfe", b"\xfe\xff"):
             raise TicketsError(
-                f"no line of {path} is a JSON object with keys",
-                hint='write one object a line: {"text": "…", "label": "…"}',
-                code="data.format",
+                f"{path} is UTF-16, expected UTF-8", hint=_converted(path, "UTF-16"), code="data.encoding"
             )
+    rows = readers[kind](path)
+    if not rows.columns and kind == ".jsonl":
         raise TicketsError(
-            f"{path} has no rows",
-            hint="give a file with a header (csv, tsv) and at least a few rows",
-            code="data.no_rows",
+            f"no line of {path} is a JSON object with keys",
+            hint='write one object a line: {"text": "…", "label": "…"}, not one array of them',
+            code="data.format",
         )
+    if not rows.columns:
+        raise TicketsError(f"{path} has no rows", hint="give a file with a header and rows", code="data.no_rows")
     return rows
 
 
 def to_utf8(path: Path) -> str:
-    """How to mend a file of which many rows are broken UTF-8; which encoding it has, nobody can tell from its bytes.
+    """How to mend a file of which many rows are broken UTF-8; which encoding it has cannot be seen from its bytes.
 
     Windows-1252 has all of Latin-1's letters, and dashes and quotes where that has control characters.
     """
     if path.suffix.lower() == ".parquet":
         return f"{path.name} holds texts that are not UTF-8: write it again from the right encoding"
-    return (
-        f"{path.name} is not UTF-8; if it is Windows-1252 or Latin-1: iconv -f CP1252 -t UTF-8 {from_to(path, 'utf8')}"
-    )
+    return f"{path.name} is not UTF-8; if it is Windows-1252 or Latin-1: {_converted(path, 'CP1252')}"
 
 
-def from_to(path: Path, made: str, sign: str = "") -> str:
-    """The end of a command that reads ``path`` and writes a file beside whoever calls it; to be pasted into a shell."""
-    return f"{sign}{shlex.quote(str(path))} > {shlex.quote(f'{made}-{path.name}')}"
-
-
-def _one_object_a_line(path: Path) -> None:
-    """Refuse what cannot be read line by line, looking at the start of the file only."""
-    head = _head(path)
-    if path.suffix.lower() in (".tsv", ".jsonl") and "\r" in head.rstrip() and "\n" not in head:
-        raise TicketsError(
-            f"{path}: its lines end in CR alone", hint=f"tr '\\r' '\\n' {from_to(path, 'lf', '< ')}", code="data.format"
-        )
-    if path.suffix.lower() != ".jsonl" or not head.lstrip().startswith("["):
-        return
-    first, _, rest = head.lstrip().partition("\n")
-    if rest.strip():
-        try:
-            json.loads(first)
-        except (ValueError, RecursionError):
-            pass
-        else:
-            return  # a stray array among lines of objects: a bad row
-    raise TicketsError(
-        f"{path} holds one JSON array, expected one JSON object a line",
-        hint="python -c 'import json, sys; [print(json.dumps(row)) for row in json.load(open(sys.argv[1], encoding=\"utf-8\"))]' "
-        + from_to(path, "lines"),
-        code="data.format",
-    )
-
-
-def _first(reader: Any) -> list[str]:
-    """The first row of a csv that is not blank."""
-    return next((row for row in reader if any(map(str.strip, row)) or len(row) > 1), [])
-
-
-def _bare(line: bytes) -> bytes:
-    return line.removeprefix(b"\xef\xbb\xbf")
-
-
-def _head(path: Path) -> str:
-    with open(path, "rb") as raw:
-        start = raw.read(65536)
-    if start[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return "\ufeff"
-    return start.removeprefix(b"\xef\xbb\xbf").decode("utf-8", "replace")
+def _converted(path: Path, encoding: str) -> str:
+    return f"iconv -f {encoding} -t UTF-8 {shlex.quote(str(path))} > {shlex.quote(f'utf8-{path.name}')}"
 
 
 def _unquote(field: str) -> str:
-    if len(field) >= 2 and field[0] == field[-1] == '"':
-        inner = field[1:-1].replace('""', "\0")
-        if '"' not in inner:
-            return inner.replace("\0", '"')
+    inner = field[1:-1]
+    if len(field) >= 2 and field[0] == field[-1] == '"' and '"' not in inner.replace('""', ""):
+        return inner.replace('""', '"')
     return field
 
 
@@ -367,6 +276,6 @@ def _plain(column: Any) -> list[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-        column = column.cast(pa.binary() if pa.types.is_string(column.type) else pa.large_binary())
+        column = column.cast(pa.large_binary() if pa.types.is_large_string(column.type) else pa.binary())
         return [None if value is None else value.decode("utf-8", "surrogateescape") for value in column.to_pylist()]
-    return column.to_pylist()
+    return column.to_pylist()  # type: ignore[no-any-return]

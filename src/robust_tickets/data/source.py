@@ -23,16 +23,19 @@ if TYPE_CHECKING:
     from robust_tickets.data.task import Task
 
 ALL = "all"  # the one split of a lone file, before it is divided
-ALIASES = {
+SPLITS = {
+    "train": "train",
     "training": "train",
+    "validation": "validation",
     "valid": "validation",
     "val": "validation",
     "dev": "validation",
     "eval": "validation",
+    "test": "test",
     "testing": "test",
 }
-STEM = re.compile(r"(train|training|validation|valid|val|dev|eval|test|testing)(?:_(matched|mismatched))?")
-SHARD = re.compile(r"(.+?)[-_](\d+)-of-(\d+)")
+# a file's name without its ending: split, part of it, and where it is one shard of several, which and of how many
+NAMED = re.compile(rf"({'|'.join(SPLITS)})(_matched|_mismatched)?(?:[-_](\d+)-of-(\d+))?", re.IGNORECASE)
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?")
 
 
@@ -106,8 +109,8 @@ def look_for(*given: str | Path | None) -> None:
             raise _no_such(path)
 
 
-def _no_such(path: Path, what: str = "") -> TicketsError:
-    return TicketsError(f"no such file or folder: {path}{what}", hint=look_again(path), code="data.not_found")
+def _no_such(path: Path) -> TicketsError:
+    return TicketsError(f"no such file or folder: {path}", hint=look_again(path), code="data.not_found")
 
 
 @dataclass
@@ -117,7 +120,7 @@ class RawSplits:
     name: str
     splits: dict[str, list[Rows]]
     notes: list[str] = field(default_factory=list)
-    labels: tuple[str, ...] | None = None
+    labels: tuple[str, ...] = ()
     spec: TaskSpec | None = None
 
     @property
@@ -138,22 +141,18 @@ def path_text(source: str | Path) -> str:
 
 def find(source: str, data: str | None) -> RawSplits:
     """A registered name first, then a path, then a registered name spelt another way, then a Hub id."""
-    source = task_named(source)
-    if spec := TASKS.get(source):
-        found = _registered(source, spec, data)
-        if data is None and Path(source).exists():
-            kind = "folder" if Path(source).is_dir() else "file"
-            found.notes.append(
-                f"{source} is the registered task, not the {kind} of this name here; for that say ./{source}"
-            )
+    name, path = task_named(source), Path(source).expanduser()
+    if spec := TASKS.get(name):
+        found = _registered(name, spec, data)
+        if data is None and os.path.exists(name):
+            found.notes.append(f"{name} is the registered task, not what is called so here; for that say ./{name}")
         return found
     if data is not None:
         raise TicketsError(
-            f"data= gives files to a registered task, and {source!r} is none",
-            hint=f"load {data!r} itself, or name one of: {', '.join(sorted(TASKS))}",
+            f"data= gives a registered task local files, and {source!r} is not one",
+            hint=f"give the files themselves: load_task({data!r}); or one of: {', '.join(sorted(TASKS))}",
             code="data.not_registered",
         )
-    path = Path(source).expanduser()
     if path.exists():
         return from_path(path)
     hub_id = HUB_ID.fullmatch(source)
@@ -169,118 +168,77 @@ def find(source: str, data: str | None) -> RawSplits:
 
 
 def from_path(path: Path, config: str = "") -> RawSplits:
-    """A file or a folder of files."""
+    """A file, or a folder of files that are called by their splits."""
     if not path.is_dir():
         return RawSplits(path.stem, {ALL: [open_rows(path)]})
-    name = path.resolve().name
-    folder = _with_files(path, config)
-    files = _files(folder)
-    if not files:
-        raise TicketsError(
-            f"{path} holds no data file",
-            hint=f"files end in {', '.join(READERS)}; name them train, validation and test",
-            code="data.no_files",
-        )
-    if len(files) == 1 and not _split_of(files[0]):
-        return RawSplits(name, {ALL: [open_rows(files[0])]})
+    name, files = path.resolve().name, _files(path, config)
     groups: dict[str, list[Path]] = {}
     for file in files:
-        groups.setdefault(_split_of(file), []).append(file)
+        named = NAMED.fullmatch(file.stem)
+        groups.setdefault(SPLITS[named[1].lower()] + (named[2] or "").lower() if named else "", []).append(file)
     unknown = groups.pop("", [])
+    if len(unknown) == len(files) == 1:
+        return RawSplits(name, {ALL: [open_rows(files[0])]})
     if not groups:
         raise TicketsError(
-            f"{folder} holds {len(files)} files, none of which is called train, validation (dev, valid) or test: "
-            f"{', '.join(f.name for f in files[:6])}",
-            hint="rename them, or give one file and test=…, validation=…",
+            f"{path} holds no data file that is called train, validation (dev, valid) or test",
+            hint=f"name files so, with an ending of {', '.join(READERS)}; or give one file and test=…, validation=…",
             code="data.no_files",
         )
     notes = [f"{name}: not used: {', '.join(f.name for f in unknown)}"] if unknown else []
-    return RawSplits(
-        name,
-        {split: [open_rows(f) for f in _whole(split, members)] for split, members in sorted(groups.items())},
-        notes,
-    )
+    splits = {split: [open_rows(f) for f in _shards(split, members)] for split, members in sorted(groups.items())}
+    return RawSplits(name, splits, notes)
+
+
+def _files(folder: Path, config: str) -> list[Path]:
+    """The data files of a folder, or of the one below it where a Hub download keeps them."""
+    below = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith(".")]
+    for place in (folder, folder / config, folder / "data", *below[: len(below) == 1]):
+        files = sorted(place.iterdir()) if place.is_dir() else []
+        files = [f for f in files if f.is_file() and f.suffix.lower() in READERS and not f.name.startswith(".")]
+        if files:
+            return files
+    return []
+
+
+def _shards(split: str, files: list[Path]) -> list[Path]:
+    """The files of a split in order: one file, or every shard of a set."""
+    shards = {f: NAMED.fullmatch(f.stem) for f in files}
+    sets = {(m[1], m[4], f.suffix) for f, m in shards.items() if m}
+    if len(sets) != 1 or len(files) != int(next(iter(sets))[1] or 1):
+        raise TicketsError(
+            f"the split {split!r} is not one file, nor all shards of one set: {', '.join(f.name for f in files[:6])}",
+            hint="keep one file, or every shard",
+            code="data.shards",
+        )
+    return sorted(files, key=lambda f: int(shards[f][3] or 0))  # type: ignore[index]
 
 
 def _registered(name: str, spec: TaskSpec, data: str | None) -> RawSplits:
     if data is not None:
         path = Path(data).expanduser()
         if not path.exists():
-            raise _no_such(path, f" (data= of the task {name})")
+            raise _no_such(path)
         found = from_path(path, spec.config)
-        notes = [f"{name}: read from {path.name}", *found.notes]
-        return RawSplits(name, found.splits, notes, spec.labels, spec)
-    if spec.package:
-        return RawSplits(name, {ALL: [open_rows(_in_package(name, spec))]}, [], spec.labels, spec)
-
-    found = from_hub(spec.hub, spec.config, task=name)
+        found.notes.insert(0, f"{name}: read from {path.name}")
+    elif spec.package:
+        found = RawSplits(name, {ALL: [open_rows(_in_package(name, spec))]})
+    else:
+        found = from_hub(spec.hub, spec.config)
     return RawSplits(name, found.splits, found.notes, spec.labels, spec)
 
 
 def _in_package(name: str, spec: TaskSpec) -> Path:
     """The file an installed package carries, found without importing the package."""
-    hint = f"pip install {spec.pip}"
     found = importlib.util.find_spec(spec.package)
     for place in (found.submodule_search_locations or []) if found else []:
-        path = Path(place) / spec.file
-        if path.is_file():
+        if (path := Path(place) / spec.file).is_file():
             return path
-    what = f"its file {spec.file} is not there" if found else "it is not installed"
     raise TicketsError(
-        f"the task {name} needs the Python package {spec.package}, and {what}", hint=hint, code="data.no_package"
+        f"the task {name} needs {spec.file} of the Python package {spec.package}, which is not there",
+        hint=f"pip install {spec.pip}",
+        code="data.no_package",
     )
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(
-        f for f in folder.iterdir() if f.is_file() and f.suffix.lower() in READERS and not f.name.startswith(".")
-    )
-
-
-def _with_files(folder: Path, config: str) -> Path:
-    """The folder that holds the files: itself, or where a Hub download keeps them."""
-    below = [f for f in sorted(folder.iterdir()) if f.is_dir() and not f.name.startswith(".")]
-    for place in [
-        folder,
-        *(f for f in below if config and f.name == config),
-        *(f for f in below if f.name == "data"),
-        *below[: len(below) == 1],
-    ]:
-        if _files(place):
-            return place
-    return folder
-
-
-def _split_of(file: Path) -> str:
-    """The split a file's name says it belongs to, or nothing."""
-    shard = SHARD.fullmatch(file.stem)
-    stem = STEM.fullmatch((shard[1] if shard else file.stem).lower())
-    if not stem:
-        return ""
-    split = ALIASES.get(stem[1], stem[1])
-    return f"{split}_{stem[2]}" if stem[2] else split
-
-
-def _whole(split: str, files: list[Path]) -> list[Path]:
-    """The files of a split in order: one file, or every shard of a set."""
-    shards = [SHARD.fullmatch(f.stem) for f in files]
-    if len(files) == 1 and not shards[0]:
-        return files
-    kinds = {(m[1], m[3], f.suffix) for m, f in zip(shards, files, strict=True) if m}
-    if not all(shards) or len(kinds) != 1:
-        raise TicketsError(
-            f"several files claim to be the split {split!r}: {', '.join(f.name for f in files)}",
-            hint="keep one of them",
-            code="data.shards",
-        )
-    of = int(next(iter(kinds))[1])
-    if len(files) != of:
-        raise TicketsError(
-            f"the split {split!r} has {len(files)} of its {of} shards: {', '.join(f.name for f in files[:6])}",
-            hint="fetch the others",
-            code="data.shards",
-        )
-    return sorted(files, key=lambda f: int(SHARD.fullmatch(f.stem)[2]))  # type: ignore[index]
 
 
 class HubRows(Rows):
@@ -290,31 +248,36 @@ class HubRows(Rows):
         self.name = self.title = name
         self.dataset = dataset
         self.columns = tuple(dataset.column_names)
-        self.size, self.position, self.notes = int(dataset.dataset_size or 0), 0, ()
+        self.size, self.position = int(dataset.dataset_size or 0), 0
 
     def key(self) -> str:
         return hashlib.sha256(f"{self.dataset._fingerprint} {len(self.dataset)}".encode()).hexdigest()
+
+    def classes(self, label: str) -> tuple[str, ...]:
+        return tuple(getattr(self.dataset.features.get(label), "names", None) or ())
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
         number, total = 0, max(1, len(self.dataset))
         for batch in self.dataset.select_columns(list(dict.fromkeys(wanted))).iter(batch_size=1000):
             for values in zip(*(batch[name] for name in wanted), strict=True):
                 number += 1
-                yield Record(number, values, "")
+                yield Record(number, values)
             self.position = self.size * number // total
 
 
-def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> RawSplits:
-    """Every split of a Hub dataset; ``use`` is what to write for a folder with its files, where that is no task."""
+def from_hub(hub_id: str, config: str = "") -> RawSplits:
+    """Every split of a Hub dataset."""
     shown = f"{hub_id} ({config})" if config else hub_id
-    call = f'load_task("{task}", data="FOLDER")' if task else 'load_task("FOLDER")'
-    local = use or f"{call} (--set data=FOLDER; tickets reproduce takes --data, the folder that holds it)"
+    local = (
+        f"on another machine `hf download --repo-type dataset {hub_id} --local-dir FOLDER`, then give the folder here"
+    )
+    local += " (data=FOLDER of a registered task; corpus=FOLDER, where there is a config FOLDER/CONFIG)"
     try:
         import datasets
     except ImportError:
         raise TicketsError(
             f"reading {shown} from the Hub needs the package datasets, which is not installed",
-            hint=f"pip install datasets; or download its files elsewhere and give the folder: {local}",
+            hint=f"pip install datasets; or {local}",
             code="data.no_package",
         ) from None
     say(f"looking for {shown} in the Hub's cache and on the Hub")
@@ -325,17 +288,9 @@ def from_hub(hub_id: str, config: str = "", task: str = "", use: str = "") -> Ra
         first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
         raise TicketsError(
             f"could not get {shown} from the Hub or its cache: {first}",
-            hint=f"without network: on another machine run `hf download --repo-type dataset {hub_id} --local-dir FOLDER`, "
-            f"copy FOLDER here and use {local}; with network: check the id, and its config (owner/name:config)",
+            hint=f"check the id, and its config (owner/name:config); without network: {local}",
             exit_code=FAILED,
             code="data.hub",
         ) from None
     splits: dict[str, list[Rows]] = {name: [HubRows(f"{shown}/{name}", split)] for name, split in found.items()}
     return RawSplits(hub_id.rpartition("/")[2], splits)
-
-
-def declared_labels(rows: Rows, label: str) -> tuple[str, ...] | None:
-    """The label names a Hub dataset declares, in id order."""
-    feature = rows.dataset.features.get(label) if isinstance(rows, HubRows) else None
-    names = getattr(feature, "names", None)
-    return tuple(names) if names else None

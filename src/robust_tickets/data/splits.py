@@ -6,17 +6,7 @@ import numpy as np
 
 from robust_tickets.seeds import derive
 
-PARTS = {"train": 8, "validation": 1, "test": 1}  # tenths of a lone file
 CARVED = 0.1  # of train, where a split is missing
-
-
-def mixed(keys: np.ndarray, salt: int) -> np.ndarray:
-    """Another well-mixed hash for every salt (the finaliser of splitmix64)."""
-    with np.errstate(over="ignore"):
-        z = keys ^ np.uint64(salt & (2**64 - 1))
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
 
 
 def lone(keys: np.ndarray) -> dict[str, np.ndarray]:
@@ -27,22 +17,25 @@ def lone(keys: np.ndarray) -> dict[str, np.ndarray]:
     tenth = (keys % np.uint64(10)).astype(np.int8)
     parts = {"train": tenth < 8, "validation": tenth == 8, "test": tenth == 9}
     if not all(mask.any() for mask in parts.values()):
-        test = lowest(keys, CARVED)
+        test = _lowest(keys)
         validation = np.zeros_like(test)
-        validation[~test] = lowest(keys[~test], CARVED)
+        validation[~test] = _lowest(keys[~test])
         parts = {"train": ~test & ~validation, "validation": validation, "test": test}
     return {name: np.flatnonzero(mask) for name, mask in parts.items()}
 
 
 def carve(keys: np.ndarray, seed: int, name: str) -> np.ndarray:
-    """A mask of about a tenth of the rows, chosen by seed; rows with equal texts go together."""
-    return lowest(mixed(keys, derive(seed, "carve", name)), CARVED)
+    """A mask of about a tenth of the rows, chosen by seed; rows with equal texts stay together."""
+    with np.errstate(over="ignore"):  # another well-mixed hash for every seed: the finaliser of splitmix64
+        z = keys ^ np.uint64(derive(seed, "carve", name))
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        return _lowest(z ^ (z >> np.uint64(31)))
 
 
-def lowest(keys: np.ndarray, fraction: float) -> np.ndarray:
-    """A mask of the rows with the lowest distinct keys: ``fraction`` of the distinct keys, at least one."""
+def _lowest(keys: np.ndarray) -> np.ndarray:
+    """A mask of the rows with the lowest distinct keys: a tenth of the distinct keys, at least one."""
     distinct = np.unique(keys)
     if len(distinct) == 0:
         return np.zeros(len(keys), dtype=bool)
-    count = max(1, round(len(distinct) * fraction))
-    return keys <= distinct[count - 1]
+    return keys <= distinct[max(1, round(len(distinct) * CARVED)) - 1]

@@ -46,8 +46,6 @@ class Split:
     """Labelled rows of a table. Cheap to open, to slice (``select``) and to read by index (``take``)."""
 
     def __init__(self, name: str, columns: tuple[str, ...], table: Table, rows: np.ndarray, labels: np.ndarray) -> None:
-        if len(rows) != len(labels):
-            raise ValueError(f"{len(rows)} rows but {len(labels)} labels")
         self.name, self.columns, self.table, self.rows, self.labels = name, columns, table, rows, labels
         self.labels.setflags(write=False)
 
@@ -66,25 +64,21 @@ class Split:
 
         rows = rows_of(texts)
         width = len(columns) or (len(rows[0]) if rows else 1)
+        odd = next((i for i, row in enumerate(rows) if len(row) != width), None)
+        if odd is not None:
+            raise TicketsError(
+                f"expected {width} string(s) for each text, got {len(rows[odd])} at place {odd} of the list, counted from 0",
+                hint="give single texts or pairs, not both",
+                code="data.columns",
+            )
         names = columns or (("text",) if width == 1 else ("text1", "text2"))
-        for place, row in enumerate(rows):
-            if len(row) != width:
-                raise TicketsError(
-                    f"expected {width} string(s) for each text, got {len(row)} at place {place} of the list, counted from 0",
-                    hint="give single texts or pairs, not both",
-                    code="data.columns",
-                )
         return cls(name, names, memory_table(rows, width), np.arange(len(rows)), _class_numbers(labels, len(rows)))
 
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __repr__(self) -> str:
-        return f"Split({self.name!r}, {len(self)} rows, columns {', '.join(self.columns)})"
-
     def __getitem__(self, index: int) -> Example:
-        row = int(self.rows[index])
-        texts, record = self.table.read(row)
+        texts, record = self.table.read(int(self.rows[index]))
         return Example(f"{self.name}:{record}", texts, int(self.labels[index]))
 
     def __iter__(self) -> Iterator[Example]:
@@ -112,10 +106,10 @@ class Split:
         hashed.update(self.labels.astype("<i4").tobytes())
         return hashed.hexdigest()
 
-    def select(self, indices: Sequence[int] | np.ndarray) -> Split:
-        """The rows at these positions; ids stay what they are."""
+    def select(self, indices: Sequence[int] | np.ndarray, name: str = "") -> Split:
+        """The rows at these positions; ids stay what they are, but for the ``name`` of a new split."""
         chosen = np.asarray(indices, dtype=np.int64)
-        return Split(self.name, self.columns, self.table, self.rows[chosen], self.labels[chosen])
+        return Split(name or self.name, self.columns, self.table, self.rows[chosen], self.labels[chosen])
 
 
 def _class_numbers(labels: Sequence[int], count: int) -> np.ndarray:
@@ -146,7 +140,7 @@ class Task:
     unlabelled: tuple[str, ...] = ()  # splits of the source that have no public labels
     skipped: tuple[BadRow, ...] = ()
     notes: tuple[str, ...] = ()  # what was inferred
-    warnings: tuple[str, ...] = ()  # what may spoil the results: shared texts, absent classes, doubtful labels
+    warnings: tuple[str, ...] = ()  # what may spoil the results: shared texts, absent classes, guessed labels
 
     @property
     def files(self) -> list[tuple[str, str]]:
