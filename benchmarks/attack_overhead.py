@@ -66,7 +66,7 @@ def main() -> None:
     found = {}
     for name, file, count, longest in (("sentences", asked.sentences, 200, 128), ("reviews", asked.reviews, 20, 256)):
         texts = _texts(file, count)
-        VECTORS.table((word.lower() for text in texts for word in Text.of(text).words), 50)
+        VECTORS.look_up((word.lower() for text in texts for word in Text.of(text).words), 50)
         ways = {
             "pieces": _victim(asked.tokenizer, longest, pieces=True),
             "read whole": _victim(asked.tokenizer, longest, pieces=False),

@@ -109,7 +109,10 @@ def read(path: str) -> tuple[list[str], list[int]]:
 def textattack(asked: Any, texts: list[str], labels: list[int], scratch: Path) -> dict[str, Any]:
     """TextAttack's outcomes; neighbours of the words are given to it, so that ties of the vectors fall alike."""
     vectors = Vectors.load(asked.vectors)
-    table = vectors.table((word.lower() for text in texts for word in Text.of(text).words), 50)
+    words = {word.lower() for text in texts for word in Text.of(text).words} & vectors.index.keys()
+    vectors.look_up(words, 50)
+    rows = vectors.index
+    nearest = {rows[word]: [rows[near] for near, _ in vectors.neighbours(word, 50)] for word in sorted(words)}
     job = {
         "recipe": "textfooler",
         "texts": texts,
@@ -118,7 +121,7 @@ def textattack(asked: Any, texts: list[str], labels: list[int], scratch: Path) -
         "vectors": asked.vectors,
         "tagger": asked.tagger,
         "encoder": asked.encoder,
-        "nearest": {vectors.index[word]: [vectors.index[near] for near, _ in found] for word, found in table.items()},
+        "nearest": nearest,
         "pads": asked.pads.split(","),
         "threads": asked.threads,
         "seconds": asked.seconds,
@@ -144,7 +147,7 @@ def ours_on(asked: Any, texts: list[str], labels: list[int], precision: str | No
     clf = load_classifier(asked.victim, max_length=512)
     attack = TextFooler(vectors=asked.vectors, tagger=asked.tagger, encoder=asked.encoder)
     attack.resources()  # hashing the files is not the attack, nor is the table of neighbours, which TextAttack has as a file
-    Vectors.load(asked.vectors, digest=attack.found()["vectors"].digest).table(
+    Vectors.load(asked.vectors, digest=attack.found()["vectors"].digest).look_up(
         (w.lower() for text in texts for w in Text.of(text).words), 50
     )
     wall, cpu = time.perf_counter(), time.process_time()

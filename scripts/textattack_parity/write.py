@@ -47,9 +47,9 @@ def seed_of(name: str) -> int:
 
 def stopwords(version: str) -> list[str]:
     """NLTK's English list as a fresh installation of the version had it: of 198 words since February 2025, of 179 before."""
-    from robust_tickets.resources.words import nltk_stopwords
+    from robust_tickets.resources.words import STOPWORDS
 
-    return sorted(nltk_stopwords(198 if version == "0.3.11" else 179))
+    return sorted(STOPWORDS["nltk-198" if version == "0.3.11" else "nltk-179"])
 
 
 def parts(version: str) -> stand_ins.Parts:

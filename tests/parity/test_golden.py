@@ -13,7 +13,7 @@ import pytest
 
 from replaying import GOLDEN, chinese, difference, digests, golden_names, read, replay, samples
 from robust_tickets.attack.textattack_compat import OFFERED, PREFIX
-from robust_tickets.resources.words import nltk_stopwords
+from robust_tickets.resources.words import STOPWORDS
 
 FEWEST = 150  # examples a file must hold
 LONG = 80  # words; six texts have more: these are left to the slow tests
@@ -74,7 +74,7 @@ def compared(
 def test_own_rules_give_0_3_11s_results_but_where_they_differ(recipe: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Own rules differ in Chinese text, in NLTK's newer stop words, and have no trouble with TextAttack's mark."""
     newer = (
-        () if recipe == "textfooler" else tuple(nltk_stopwords(198) - nltk_stopwords(179))
+        () if recipe == "textfooler" else tuple(STOPWORDS["nltk-198"] - STOPWORDS["nltk-179"])
     )  # TextFooler has a list of its own
     pattern = re.compile(r"<SPLIT>|\b(" + "|".join(newer) + r")\b" if newer else "<SPLIT>")
     _, wanted = read(recipe, "0.3.11")

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from robust_tickets.adversary.words import Words
 from robust_tickets.cache import cache_place
 from robust_tickets.errors import TicketsError
-from robust_tickets.resources.synonyms import _stored, synonym_table
+from robust_tickets.resources.synonyms import ARRAYS, at_most, synonym_table
+from robust_tickets.resources.vectors import read_arrays
 from tiny import WORDS, tiny_config, tiny_tokenizer
 
 LISTS = {
@@ -151,7 +152,7 @@ def test_it_is_built_once_and_a_damaged_one_again(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path))
     first = _table("wordpiece")
     (place,) = (tmp_path / "synonyms").iterdir()
-    monkeypatch.setattr("robust_tickets.resources.synonyms.look_up_in", None)  # not asked again
+    monkeypatch.setattr("robust_tickets.resources.synonyms.look_up", None)  # not asked again
     assert (_table("wordpiece").candidates == first.candidates).all()
     monkeypatch.undo()
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path))
@@ -169,8 +170,8 @@ def test_no_damage_to_a_cached_table_is_fatal_or_believed(monkeypatch: pytest.Mo
     sound, draws = place.read_bytes(), np.random.default_rng(0)
     for at in range(0, len(sound), 3):
         place.write_bytes(sound[:at] + draws.bytes(4) + sound[at + 4 :])
-        stored = _stored(place, len(table.counts))
-        assert stored is None or all((stored[name] == getattr(table, name)).all() for name in stored)
+        stored = read_arrays(place, *ARRAYS)
+        assert all((each == getattr(table, name)).all() for name, each in zip(ARRAYS, stored, strict=bool(stored)))
 
 
 def test_wordnet_gives_the_synonyms_of_pwws_and_leaves_its_stop_words() -> None:
@@ -189,11 +190,9 @@ def test_wordnet_gives_the_synonyms_of_pwws_and_leaves_its_stop_words() -> None:
 
 
 def test_too_many_wordnet_synonyms_are_thinned_over_the_alphabet() -> None:
-    from robust_tickets.resources.synonyms import _at_most
-
-    assert _at_most(list(range(10)), 4, True) == [0, 2, 5, 7]
-    assert _at_most(list(range(10)), 4, False) == [0, 1, 2, 3]
-    assert _at_most([1, 2], 4, True) == [1, 2]
+    assert at_most(list(range(10)), 4, spread=True) == [0, 2, 5, 7]
+    assert at_most(list(range(10)), 4, spread=False) == [0, 1, 2, 3]
+    assert at_most([1, 2], 4, spread=True) == [1, 2]
 
 
 def test_vectors_give_near_words_and_say_that_they_are_substitutes(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from robust_tickets.attack.transforms.masked_word import MaskedWord
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.resources.words import nltk_stopwords
+from robust_tickets.resources.words import STOPWORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("0.3.0", "0.3.4", "0.3.10", "0.3.11")
@@ -237,8 +237,8 @@ def test_old_versions_cut_a_mask_at_the_ends_of_the_text() -> None:
 
 
 def test_stop_word_lists() -> None:
-    assert (len(nltk_stopwords(179)), len(nltk_stopwords(198))) == (179, 198)
-    assert nltk_stopwords(179) < nltk_stopwords(198)
+    assert (len(STOPWORDS["nltk-179"]), len(STOPWORDS["nltk-198"])) == (179, 198)
+    assert STOPWORDS["nltk-179"] < STOPWORDS["nltk-198"]
     assert {version: rules_of(version).stopwords() for version in VERSIONS} == {
         "0.3.0": "nltk-179",
         "0.3.4": "nltk-179",

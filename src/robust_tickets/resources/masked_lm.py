@@ -16,11 +16,10 @@ import numpy as np
 
 from robust_tickets.classifier.pretrained import load_model, load_tokenizer, read_config
 from robust_tickets.errors import TicketsError, tokenising
-from robust_tickets.resources.sentence_encoder import model_files
+from robust_tickets.resources.sentence_encoder import longest, model_files
 from robust_tickets.resources.words import is_one_word
 
 CONTINUES = "##"
-LONGEST = 512  # tokens, as TextAttack has it
 
 
 class MaskedModel:
@@ -28,8 +27,7 @@ class MaskedModel:
 
     def __init__(self, model: Any, tokenizer: Any) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
-        limits = [getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length, LONGEST]
-        self.longest = min(limit for limit in limits if isinstance(limit, int) and limit > 0)
+        self.longest = longest(model, tokenizer)
         self.mask = tokenizer.mask_token
         if self.mask is None or not any(token.startswith(CONTINUES) for token in self.tokens):
             raise TicketsError(
@@ -42,37 +40,29 @@ class MaskedModel:
     def load(cls, path: Path | str, *, device: str = "cpu") -> MaskedModel:
         folder = Path(path)
         if model_files(folder) is None:
-            raise TicketsError(
-                f"no masked language model in {folder}",
-                hint="expected config.json, model.safetensors and a tokenizer",
-                code="masked.missing",
-            )
+            hint = "expected config.json, model.safetensors and a tokenizer"
+            raise TicketsError(f"no masked language model in {folder}", hint=hint, code="masked.missing")
         import torch
 
         tokenizer = load_tokenizer(folder)
         model, missing = load_model(folder, "masked language model", read_config(folder), dtype=torch.float32)
         if missing:  # they are random: it would offer any word
-            raise TicketsError(
-                f"{folder} has no pretrained head for masked words (it lacks {min(missing)})",
-                hint="take another checkpoint",
-                code="masked.no_head",
-            )
+            message = f"{folder} has no pretrained head for masked words (it lacks {min(missing)})"
+            raise TicketsError(message, hint="take another checkpoint", code="masked.no_head")
         return cls(model.to(device), tokenizer)
 
     @cached_property
     def tokens(self) -> list[str]:
         """The token of every id; empty for those that only round the model's vocabulary up."""
-        return [
-            token or "" for token in self.tokenizer.convert_ids_to_tokens(list(range(self.model.config.vocab_size)))
-        ]
+        ids = list(range(self.model.config.vocab_size))
+        return [token or "" for token in self.tokenizer.convert_ids_to_tokens(ids)]
 
     @cached_property
     def whole_words(self) -> np.ndarray:
         """Ids of tokens that are exactly one word without the mark of a piece, and not mere punctuation."""
         bare = [token.replace(CONTINUES, "") for token in self.tokens]
-        return np.array(
-            [i for i, token in enumerate(bare) if is_one_word(token) and not set(token) <= set(string.punctuation)]
-        )
+        punctuation = set(string.punctuation)
+        return np.array([i for i, token in enumerate(bare) if is_one_word(token) and not set(token) <= punctuation])
 
     @tokenising()
     def encode(self, text: str) -> list[int]:
@@ -99,10 +89,11 @@ class MaskedModel:
         """(texts, ``width``, vocabulary) on the model's device; rows are padded to ``width``, and padding gets its scores too."""
         import torch
 
-        pad = self.tokenizer.pad_token_id or 0
-        ids = torch.tensor([[*row, *[pad] * (width - len(row))] for row in rows])
-        seen = torch.tensor([[1] * len(row) + [0] * (width - len(row)) for row in rows])
+        ids = np.full((len(rows), width), self.tokenizer.pad_token_id or 0)
+        mask = np.zeros_like(ids)
+        for line, marks, row in zip(ids, mask, rows, strict=True):
+            line[: len(row)], marks[: len(row)] = row, 1
+        given = {"input_ids": ids, "attention_mask": mask}
         with torch.inference_mode():
-            return self.model(
-                input_ids=ids.to(self.model.device), attention_mask=seen.to(self.model.device)
-            ).logits.float()
+            on_device = {name: torch.from_numpy(each).to(self.model.device) for name, each in given.items()}
+            return self.model(**on_device).logits.float()

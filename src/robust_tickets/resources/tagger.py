@@ -21,33 +21,6 @@ import numpy as np
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 
-CONTEXTS = 1 << 15  # tag sequences, about 10 MB
-LONGEST = 1000  # characters of a context that is remembered
-
-
-class Remembering:
-    """``tags(words)`` over ``_tag``, which a tagger supplies; the tagger itself may be called like ``tags``."""
-
-    def __init__(self) -> None:
-        self._remembered = lru_cache(maxsize=CONTEXTS)(self._tag)
-
-    def tags(self, words: Sequence[str]) -> list[str]:
-        """The universal tag of every word of this context ("X" for a tag without one)."""
-        return list(self._tags_of(tuple(words)))
-
-    __call__ = tags
-
-    def at(self, words: Sequence[str], place: int) -> str:
-        """``tags(words)[place]``, which may cost less."""
-        return self._tags_of(tuple(words))[place]
-
-    def _tags_of(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        return self._remembered(words) if sum(map(len, words)) <= LONGEST else self._tag(words)
-
-    def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        raise TypeError(f"{type(self).__name__} has no _tag")  # a mistake of its author
-
-
 MODEL = "averaged_perceptron_tagger_eng"
 PARTS = ("weights", "tagdict", "classes")
 MAP = Path("universal_tagset") / "en-ptb.map"
@@ -55,6 +28,10 @@ GET = (
     f"mkdir -p {{cache}} && cd {{cache}} && for part in {MODEL} {MAP.parent}; do curl -LO "
     "https://raw.githubusercontent.com/nltk/nltk_data/gh-pages/packages/taggers/$part.zip && unzip $part.zip; done"
 )
+CONTEXTS = 1 << 15  # contexts whose tags by a function are remembered, about 10 MB
+DECISIONS = 1 << 17  # of the perceptron that are remembered, about 40 MB
+LONGEST = 1000  # characters of a context that is remembered
+START, END = ("-START-", "-START2-"), ("-END-", "-END2-")  # what stands beyond the ends of a text
 
 
 def tagger_files(path: Path) -> list[Path] | None:
@@ -66,11 +43,10 @@ def tagger_files(path: Path) -> list[Path] | None:
     return None
 
 
-class Tagger(Remembering):
-    """``tags(words)`` gives one universal tag a word, in context."""
+class Tagger:
+    """``tags(words)`` gives the universal tag of every word in this context ("X" for a tag without one)."""
 
-    def __init__(self, model: Perceptron, universal: dict[str, str]) -> None:
-        super().__init__()
+    def __init__(self, model: Perceptron, universal: Mapping[str, str]) -> None:
         self._model, self._universal = model, universal
 
     @classmethod
@@ -78,53 +54,44 @@ class Tagger(Remembering):
         """The tagger of an nltk_data folder."""
         files = tagger_files(Path(path))
         if files is None:
-            raise TicketsError(
-                f"no {MODEL} with {MAP.name} in {path}",
-                hint="give an nltk_data folder that holds both",
-                code="tagger.missing",
-            )
-        weights, tagdict, classes = (read_json(file) for file in files[:3])
-        if not isinstance(weights, dict) or not isinstance(tagdict, dict) or not isinstance(classes, list):
-            raise TicketsError(
-                f"{files[0].parent} is not the JSON form of the tagger", hint="get it again", code="tagger.damaged"
-            )
+            hint = "give an nltk_data folder that holds both"
+            raise TicketsError(f"no {MODEL} with {MAP.name} in {path}", hint=hint, code="tagger.missing")
+        weights, certain, classes = map(read_json, files[:3])
         lines = files[3].read_text(encoding="utf-8").splitlines()
-        pairs = [line.split() for line in lines if line.strip()]
-        if any(len(pair) != 2 for pair in pairs):
-            raise TicketsError(
-                f"{files[3]} is not a map of tags",
-                hint="expected two columns, the Penn tag and the universal one",
-                code="tagger.damaged",
-            )
-        return cls(Perceptron(weights, tagdict, classes), {pair[0]: pair[1] for pair in pairs})
+        try:
+            universal = dict(line.split() for line in lines if line.strip())
+            return cls(Perceptron({**weights}, {**certain}, classes), universal)
+        except (ValueError, TypeError):
+            message = f"{files[0].parent} or {files[3]} is not what NLTK published"
+            raise TicketsError(message, hint="get both again", code="tagger.damaged") from None
 
-    def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(self._universal.get(tag, "X") for tag in self._model.tag(words))
+    def tags(self, words: Sequence[str]) -> list[str]:
+        return [self._universal.get(tag, "X") for tag in self._model.tag(words)]
+
+    __call__ = tags
 
     def at(self, words: Sequence[str], place: int) -> str:
-        return self._universal.get(self._model.tag(words, place)[place], "X")  # words after it are not tagged
+        """``tags(words)[place]``; the words after it are not tagged."""
+        return self._universal.get(self._model.tag(words, place)[place], "X")
 
 
-class FunctionTagger(Remembering):
-    """``tags(words)`` by a function of the user's: a list of words in, one tag a word out."""
+class FunctionTagger:
+    """Tags by a function of the user's: a list of words in, one tag a word out."""
 
     def __init__(self, function: Callable[[list[str]], Sequence[str]], *, name: str) -> None:
-        super().__init__()
         self._function, self._name = function, name
+        self._remembered = lru_cache(maxsize=CONTEXTS)(self._tags)
 
-    def _tag(self, words: tuple[str, ...]) -> tuple[str, ...]:
+    def __call__(self, words: Sequence[str]) -> tuple[str, ...]:
+        tags = self._remembered if sum(map(len, words)) <= LONGEST else self._tags
+        return tags(tuple(words))
+
+    def _tags(self, words: tuple[str, ...]) -> tuple[str, ...]:
         tags = tuple(self._function(list(words)))
         if len(tags) != len(words) or not all(isinstance(tag, str) for tag in tags):
-            raise TicketsError(
-                f"{self._name} answers {len(words)} words with {tags!r:.200}",
-                hint="expected a list of one tag a word",
-                code="tagger.answer",
-            )
+            message = f"{self._name} answers {len(words)} words with {tags!r:.200}"
+            raise TicketsError(message, hint="expected a list of one tag a word", code="tagger.answer")
         return tags
-
-
-START, END = ("-START-", "-START2-"), ("-END-", "-END2-")  # what stands beyond the ends of a text
-DECISIONS = 1 << 17  # remembered, about 40 MB
 
 
 class Perceptron:
@@ -137,7 +104,7 @@ class Perceptron:
         self.classes = sorted(classes, reverse=True)  # so that the first maximum is the one with the later name
         self._weights = weights
         self._place = {name: place for place, name in enumerate(self.classes)}
-        self._arrays: dict[str, np.ndarray | None] = {}
+        self._arrays: dict[str, np.ndarray] = {}
         self._decided = lru_cache(maxsize=DECISIONS)(self._decide)
 
     def tag(self, words: Sequence[str], last: int | None = None) -> list[str]:
@@ -178,26 +145,15 @@ class Perceptron:
         )
         total = np.zeros(len(self.classes))
         for name in names:
-            row = self._arrays.get(name, _UNSEEN)
-            row = self._array(name) if row is _UNSEEN else row
+            row = self._arrays.get(name)
+            if row is None and name in self._weights:  # others were never seen in training, and there is no end to them
+                row = self._arrays[name] = np.zeros(len(self.classes))
+                for label, weight in self._weights[name].items():
+                    if label in self._place:
+                        row[self._place[label]] = weight
             if row is not None:
                 total += row
         return self.classes[int(total.argmax())]
-
-    def _array(self, name: str) -> np.ndarray | None:
-        """A feature's weights by class; none for a feature that training never saw (not remembered: there is no end to them)."""
-        weights = self._weights.get(name)
-        if weights is None:
-            return None
-        row = np.zeros(len(self.classes))
-        for label, weight in weights.items():
-            if label in self._place:
-                row[self._place[label]] = weight
-        self._arrays[name] = row
-        return row
-
-
-_UNSEEN = np.zeros(0)
 
 
 def shape(word: str) -> str:

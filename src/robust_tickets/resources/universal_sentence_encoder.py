@@ -31,11 +31,6 @@ def saved_model_files(path: Path) -> list[Path] | None:
     return [path / "saved_model.pb", *parts]
 
 
-def needs(path: Path) -> list[tuple[str, str]]:
-    """Packages to use what lies at ``path`` with: none for what is not a SavedModel."""
-    return [] if saved_model_files(path) is None else [("tensorflow", GET)]
-
-
 class UniversalEncoder:
     """``encode(texts)`` gives one unit vector a text; ``call`` is a module of USE or a function of the user's."""
 
@@ -43,35 +38,27 @@ class UniversalEncoder:
         self._call, self.name = call, name
         try:
             self.width = self._rows(["a"]).shape[1]
-        except TicketsError:
-            raise
         except Exception as problem:  # TensorFlow's errors have no common base
-            raise TicketsError(
-                f"{name} does not encode a text: {_first(problem)}",
-                hint="expected a module of USE, or a function from a list of texts to one row a text",
-                code="encoder.answer",
-            ) from None
+            message = f"{name} does not encode a text: {_first_line(problem)}"
+            hint = "expected a module of USE, or a function from a list of texts to one row a text"
+            raise TicketsError(message, hint=hint, code="encoder.answer") from None
 
     @classmethod
-    def load(cls, path: Path | str, *, name: str | None = None) -> UniversalEncoder:
-        folder = Path(path)
-        if saved_model_files(folder) is None:
-            raise TicketsError(
-                f"no SavedModel in {folder}",
-                hint="expected saved_model.pb: unpack the module there",
-                code="encoder.missing",
-            )
+    def load(cls, folder: Path, *, name: str | None = None) -> UniversalEncoder:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up notes
         try:
             import tensorflow
         except ImportError:
-            raise TicketsError(
-                f"{folder} needs the package tensorflow, which is not installed", hint=GET, code="encoder.package"
-            ) from None
+            message = f"{folder} needs the package tensorflow, which is not installed"
+            raise TicketsError(message, hint=GET, code="encoder.package") from None
         with suppress(RuntimeError, ValueError):  # too late, where the user's own code runs TensorFlow already
             tensorflow.config.set_visible_devices([], "GPU")
-        module = _module(tensorflow, folder)
-        return cls(_call(tensorflow, module, folder), name=name or folder.resolve().name)
+        try:
+            call = _call(tensorflow, folder)
+        except Exception as problem:  # TensorFlow's errors have no common base
+            message = f"{folder} could not be loaded as a module of USE: {_first_line(problem)}"
+            raise TicketsError(message, hint="get it again", code="encoder.damaged") from None
+        return cls(call, name=name or folder.resolve().name)
 
     def encode(self, texts: Sequence[str]) -> np.ndarray:
         """Unit rows in float32, one a text, in the order given."""
@@ -84,21 +71,11 @@ class UniversalEncoder:
     def _rows(self, texts: list[str]) -> np.ndarray:
         answer = self._call(texts)
         if isinstance(answer, dict):
-            name = next((name for name in ("outputs", "default") if name in answer), None)
-            if name is None and len(answer) != 1:
-                raise TicketsError(
-                    f"{self.name} answers with {sorted(answer)}",
-                    hint="expected outputs or default, one row a text",
-                    code="encoder.answer",
-                )
-            answer = answer[name] if name else next(iter(answer.values()))
+            answer = next((answer[name] for name in ("outputs", "default") if name in answer), [*answer.values()][-1])
         rows = np.asarray(answer, dtype=np.float32)
         if rows.ndim != 2 or len(rows) != len(texts):
-            raise TicketsError(
-                f"{self.name} answers {len(texts)} texts with the shape {rows.shape}",
-                hint="expected one row a text",
-                code="encoder.answer",
-            )
+            message = f"{self.name} answers {len(texts)} texts with the shape {rows.shape}"
+            raise TicketsError(message, hint="expected one row a text", code="encoder.answer")
         return rows
 
 
@@ -107,44 +84,19 @@ def whole(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _module(tensorflow: Any, folder: Path) -> Any:
+def _call(tensorflow: Any, folder: Path) -> Call:
+    """The module of a folder as a function of texts."""
     try:
-        try:
-            return tensorflow.saved_model.load(str(folder))
-        except ValueError:  # several graphs, for use and for training: the one for use has no tag
-            return tensorflow.saved_model.load(str(folder), tags=[])
-    except Exception as problem:  # TensorFlow's errors have no common base
-        raise TicketsError(
-            f"{folder} could not be loaded: {_first(problem)}",
-            hint="the module is damaged: get it again",
-            code="encoder.damaged",
-        ) from None
-
-
-def _call(tensorflow: Any, module: Any, folder: Path) -> Call:
+        module = tensorflow.saved_model.load(str(folder))
+    except ValueError:  # several graphs, for use and for training: the one for use has no tag
+        module = tensorflow.saved_model.load(str(folder), tags=[])
     if callable(module):
         return lambda texts: module(tensorflow.constant(texts))
-    signature = _signature(module, folder)
-    names = list(signature.structured_input_signature[1])
-    if len(names) != 1:
-        raise TicketsError(
-            f"{folder} takes {', '.join(names)}, not one list of texts",
-            hint="give a module of USE",
-            code="encoder.modules",
-        )
-    return lambda texts: signature(**{names[0]: tensorflow.constant(texts)})
+    name = next(name for name in ("default", "serving_default") if name in module.signatures)
+    signature = module.signatures[name]
+    (argument,) = signature.structured_input_signature[1]
+    return lambda texts: signature(**{argument: tensorflow.constant(texts)})
 
 
-def _signature(module: Any, folder: Path) -> Any:
-    for name in ("default", "serving_default"):
-        if name in module.signatures:
-            return module.signatures[name]
-    raise TicketsError(
-        f"{folder} has no signature to call it by, only {sorted(module.signatures)}",
-        hint="give a module of USE",
-        code="encoder.modules",
-    )
-
-
-def _first(problem: Exception) -> str:
+def _first_line(problem: Exception) -> str:
     return (str(problem).splitlines() or [type(problem).__name__])[0]

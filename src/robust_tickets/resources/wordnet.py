@@ -12,31 +12,24 @@ import gzip
 import hashlib
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from robust_tickets.resources.words import is_one_word
 
 LONGEST = 100  # characters; no form in WordNet has more, and longer words are not worth remembering
 # WordNet's rules of detachment: an ending and what to put in its place. All that fit are tried.
-RULES: dict[str, tuple[tuple[str, str], ...]] = {
-    "noun": (
-        ("s", ""),
-        ("ses", "s"),
-        ("ves", "f"),
-        ("xes", "x"),
-        ("zes", "z"),
-        ("ches", "ch"),
-        ("shes", "sh"),
-        ("men", "man"),
-        ("ies", "y"),
-    ),
-    "verb": (("s", ""), ("ies", "y"), ("es", "e"), ("es", ""), ("ed", "e"), ("ed", ""), ("ing", "e"), ("ing", "")),
-    "adj": (("er", ""), ("est", ""), ("er", "e"), ("est", "e")),
-    "adv": (),
+RULES = {
+    part: [tuple(rule.split(">")) for rule in rules.split()]
+    for part, rules in {
+        "noun": "s> ses>s ves>f xes>x zes>z ches>ch shes>sh men>man ies>y",
+        "verb": "s> ies>y es>e es> ed>e ed> ing>e ing>",
+        "adj": "er> est> er>e est>e",
+        "adv": "",
+    }.items()
 }
 
 
-class _Part(NamedTuple):
+class Part(NamedTuple):
     """One part of speech: its synsets as lines of names, which of them name a lemma, and its irregular forms."""
 
     synsets: list[str]
@@ -44,13 +37,9 @@ class _Part(NamedTuple):
     irregular: dict[str, list[str]]
 
 
-class _Table(NamedTuple):
-    parts: dict[str, _Part]
-    digest: str
-
-
 @cache
-def _table() -> _Table:
+def _table() -> tuple[dict[str, Part], str]:
+    """The parts of speech by name, and the digest of the content."""
     data = gzip.decompress((files("robust_tickets.resources") / "files" / "wordnet.txt.gz").read_bytes())
     blocks = iter(data.decode().rstrip("\n").split("\n\n"))
     parts = {}
@@ -61,17 +50,15 @@ def _table() -> _Table:
             for lemma in names.lower().split(" "):
                 naming.setdefault(lemma, []).append(number)
         forms = (line.split(" ") for line in next(blocks).split("\n"))
-        parts[name] = _Part(synsets, naming, {form[0]: form[1:] for form in forms})
-    return _Table(parts, hashlib.sha256(data).hexdigest())
+        parts[name] = Part(synsets, naming, {form[0]: form[1:] for form in forms})
+    return parts, hashlib.sha256(data).hexdigest()
 
 
 def base_forms(word: str, part: str) -> list[str]:
     """The lemmas that ``word`` may be a form of as a ``part`` of speech ("noun", "verb", "adj", "adv"), itself first if it is one."""
-    table = _table().parts[part]
-    if word in table.irregular:
-        forms = table.irregular[word]
-    else:
-        forms = [word[: len(word) - len(ending)] + new for ending, new in RULES[part] if word.endswith(ending)]
+    table = _table()[0][part]
+    detached = [word.removesuffix(ending) + new for ending, new in RULES[part] if word.endswith(ending)]
+    forms = table.irregular.get(word, detached)
     return [form for form in dict.fromkeys([word, *forms]) if form in table.naming]
 
 
@@ -83,7 +70,7 @@ def synonyms(word: str) -> tuple[str, ...]:
 @lru_cache(maxsize=1 << 16)
 def _synonyms(word: str) -> tuple[str, ...]:
     found: set[str] = set()
-    for part, table in _table().parts.items():
+    for part, table in _table()[0].items():
         for form in base_forms(word.lower(), part):
             for number in table.naming[form]:
                 found.update(table.synsets[number].split(" "))
@@ -92,4 +79,10 @@ def _synonyms(word: str) -> tuple[str, ...]:
 
 def digest() -> str:
     """SHA-256 of the table's content, the name of this resource in results."""
-    return _table().digest
+    return _table()[1]
+
+
+def about() -> dict[str, Any]:
+    """The table as a resource of a result."""
+    names = {"kind": "synonyms", "name": "WordNet 3.0", "origin": "this package"}
+    return {**names, "digest": digest(), "substitute": False}

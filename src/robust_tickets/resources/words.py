@@ -74,25 +74,15 @@ def like(word: str, new: str) -> str:
     return new
 
 
-def _read(name: str) -> frozenset[str]:
-    return frozenset((files("robust_tickets.resources") / "files" / name).read_text(encoding="utf-8").split())
+def _text(name: str) -> str:
+    return (files("robust_tickets.resources") / "files" / name).read_text(encoding="utf-8")
 
 
-TEXTFOOLER = _read("stopwords-textfooler.txt")  # 266, TextFooler's own list; see TEXTATTACK-NOTICE
-NLTK = _read("stopwords-nltk.txt")  # 179, NLTK's English list as the papers had it
+TEXTFOOLER = frozenset(_text("stopwords-textfooler.txt").split())  # 266, TextFooler's own list; see TEXTATTACK-NOTICE
+NLTK = frozenset(_text("stopwords-nltk.txt").split())  # 179, NLTK's English list as the papers had it
 _SINCE_2025 = """he'd he'll he's i'd i'll i'm i've it'd it'll she'd she'll they'd they'll they're they've we'd we'll we're we've"""
-_NLTK = {179: NLTK, 198: NLTK | frozenset(_SINCE_2025.split())}
-
-
-def nltk_stopwords(count: int) -> frozenset[str]:
-    """NLTK's English list as it was when it had ``count`` words: 179, or 198."""
-    return _NLTK[count]
+STOPWORDS = {"textfooler": TEXTFOOLER, "nltk-179": NLTK, "nltk-198": NLTK | frozenset(_SINCE_2025.split())}
 
 
 # Characters that look like others: TextAttack's table of 38, for digits, lower-case letters, hyphen and apostrophe (see its notice)
-LOOKALIKE = {
-    line[0]: line[2]
-    for line in (files("robust_tickets.resources") / "files" / "homoglyphs.txt")
-    .read_text(encoding="utf-8")
-    .splitlines()
-}
+LOOKALIKE = {line[0]: line[2] for line in _text("homoglyphs.txt").splitlines()}

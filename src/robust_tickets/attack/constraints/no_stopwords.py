@@ -8,7 +8,7 @@ from typing import Literal
 from robust_tickets.attack.components import WordConstraint
 from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.text import Text
-from robust_tickets.resources.words import TEXTFOOLER, nltk_stopwords
+from robust_tickets.resources.words import STOPWORDS
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class NoStopwords(WordConstraint):
 
     @property
     def stopwords(self) -> frozenset[str]:
-        return TEXTFOOLER if self.words == "textfooler" else nltk_stopwords(int(self.words.removeprefix("nltk-")))
+        return STOPWORDS[self.words]
 
     def describe(self) -> str:
         name = "TextFooler's list" if self.words == "textfooler" else "NLTK's English list"

@@ -35,8 +35,7 @@ class PWWS(Attack):
     """The attack; it has no settings of its own. Call it with a classifier and a split."""
 
     def resources(self) -> dict[str, dict[str, Any]]:
-        about = {"name": "WordNet 3.0", "origin": "this package", "digest": wordnet.digest(), "substitute": False}
-        return {"synonyms": {"kind": "synonyms", **about}, **super().resources()}
+        return {"synonyms": wordnet.about(), **super().resources()}
 
     def build(self, use: Loaded) -> GreedySearch:
         return GreedySearch(

@@ -23,7 +23,7 @@ class NearestWords(Transformation):
         return [like(word, near) for near, _ in self.vectors.neighbours(word.lower(), self.count)]
 
     def warm(self, words: Iterable[str]) -> None:
-        self.vectors.table((word.lower() for word in words), self.count)
+        self.vectors.look_up((word.lower() for word in words), self.count)
 
     def describe(self) -> str:
         where = "first words of its list" if isinstance(self.vectors, WordLists) else "nearest words in the vectors"

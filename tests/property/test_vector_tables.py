@@ -1,4 +1,4 @@
-"""Properties of vectors, their neighbours and the word rule."""
+"""Properties of vectors and their neighbours."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from robust_tickets.resources import vectors as module
-from robust_tickets.resources.vectors import Table, Vectors, read_vectors
+from robust_tickets.resources.vectors import Vectors, read_vectors
 
 WORD = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters=" \n\r"), min_size=1, max_size=6)
 VALUE = st.floats(-100, 100, width=32)
@@ -35,27 +35,6 @@ def test_a_text_file_gives_back_its_words_and_numbers(
         assert nearest is None
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.sets(st.integers(0, 9)), min_size=1, max_size=4), st.data())
-def test_tables_add_up_in_any_order(parts: list[set[int]], data: st.DataObject) -> None:
-    def table(rows: set[int]) -> Table:
-        kept = np.array(sorted(rows), dtype=np.int64)
-        return Table(kept, np.stack([kept, kept + 1], axis=1).astype(np.int32), np.stack([kept / 2, kept / 4], axis=1))
-
-    total = Table.empty(2)
-    for rows in data.draw(st.permutations(parts)):
-        total = total.joined(table(rows))
-    expected = table(set().union(*parts))
-    assert np.array_equal(total.rows, expected.rows)
-    assert np.array_equal(total.near, expected.near)
-    assert np.array_equal(total.cosines, expected.cosines)
-    assert set(total.without(np.arange(10)).tolist()) == set(range(10)) - set().union(*parts)
-    for row in range(10):
-        place = total.place(row)
-        assert (place is not None) == (row in set().union(*parts))
-        assert place is None or total.near[place].tolist() == [row, row + 1]
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.lists(st.integers(-2, 2), min_size=3, max_size=3), min_size=2, max_size=9), st.integers(1, 6), st.data()
@@ -66,7 +45,7 @@ def test_a_table_changes_nothing(rows: list[list[int]], n: int, data: st.DataObj
     assume(len(words) > 1)
     plain, tabled = Vectors(words, matrix), Vectors(words, matrix)
     for some in data.draw(st.lists(st.sets(st.sampled_from(words)), max_size=3)):
-        tabled.table(some, n)
+        tabled.look_up(some, n)
     for word in words:
         assert tabled.neighbours(word, n) == plain.neighbours(word, n)
         assert [tabled.cosine(word, other) for other in words] == [
