@@ -96,7 +96,7 @@ def _search(folder: Path, generator: np.random.Generator, name: str) -> None:
     ).save(folder)
     if name == "random":
         return  # a random ticket has no search to look at
-    write_text(folder / "metrics.jsonl", '{"step": 1, "seconds": 95.0}\n')
+    write_json(folder / "cost.json", {"search_seconds": 95.0})
     points = [round(0.05 * i, 2) for i in range(1, 13)]
     away = [[abs(np.exp(-i / 3) - np.exp(-j / 3)) for j in range(12)] for i in range(12)]
     groups = {"heads": [[0.3 * d for d in row] for row in away], "neurons": [[0.5 * d for d in row] for row in away]}

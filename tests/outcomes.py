@@ -147,4 +147,11 @@ def _distances(generator: np.random.Generator) -> dict[str, Any]:
     settled = np.exp(-np.arange(20) / 4) * (1 + 0.05 * generator.standard_normal())
     away = np.abs(settled[:, None] - settled[None, :])
     maps = {"heads": (0.3 * away).round(6).tolist(), "neurons": (0.45 * away).round(6).tolist()}
-    return {"points": points, **maps, "stopped_at": 12, "drawn_at": 12, "converged": True, "rule": "paper"}
+    return {
+        "points": points,
+        **maps,
+        "stopped_at": points[12],
+        "drawn_at": points[12],
+        "converged": True,
+        "rule": "paper",
+    }

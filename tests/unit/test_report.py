@@ -23,12 +23,13 @@ from robust_tickets.cli.main import main
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json, write_json
 from robust_tickets.report import format as numbers
+from robust_tickets.report.figures import layers
 from robust_tickets.report.html import ENVIRONMENT, MACROS, write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.tables import Cell, Column, Row, Table, arms_table, to_markdown
 from robust_tickets.report.terminal import Summary, figures
 from robust_tickets.report.text_diff import marked
-from robust_tickets.report.verdict import compare, contest, total_seconds, verdicts, warnings
+from robust_tickets.report.verdict import contest, total_seconds, verdict, warnings
 from robust_tickets.ticket.ticket import Ticket
 
 VOID = {"meta", "br", "hr", "link", "input", "wbr"}
@@ -137,10 +138,10 @@ def test_the_page_is_accessible(html):
 
 
 def test_a_clear_lead_is_said_with_its_proof(run):
-    (verdict,) = verdicts(read_run(run))
-    assert verdict.sure
-    assert "McNemar" in verdict.sentences[1]
-    assert "n\u00a0=\u00a0120" in verdict.sentences[1]
+    found = verdict(read_run(run), "pwws")
+    assert found.sure
+    assert "McNemar" in found.sentences[1]
+    assert "n\u00a0=\u00a0120" in found.sentences[1]
 
 
 def test_comparisons_join_by_id_and_leave_errors_out(tmp_path):
@@ -148,17 +149,17 @@ def test_comparisons_join_by_id_and_leave_errors_out(tmp_path):
     path = folder / "attack/00000000/examples.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     lines[0]["status"], lines[0]["error"] = "error", "out of memory"
-    path.write_text("".join(json.dumps(line) + "\n" for line in reversed(lines)) + "not json\n")
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines[-2::-1]) + "not json\n")
     run = read_run(folder)
-    pair = compare(run.arms[0], run.arms[1], "pwws")
-    assert pair.n == 39
-    assert any("could not be read" in words for words in warnings(run))
-    held = [line["status"] == "failed" for line in lines[1:]]
+    pair = contest(run, "pwws")["earlyrobust", "finetune"]
+    assert pair.n == 38
+    assert any("damaged" in words for words in warnings(run))
+    held = [line["status"] == "failed" for line in lines[1:-1]]
     other = [
         json.loads(line)["status"] == "failed"
         for line in (folder / "attack/00000001/examples.jsonl").read_text().splitlines()
-    ][1:]
-    assert pair.difference == pytest.approx(100 * (sum(held) - sum(other)) / 39)
+    ][1:-1]
+    assert pair.difference == pytest.approx(100 * (sum(held) - sum(other)) / 38)
 
 
 @pytest.mark.parametrize("gone", ["search", "train", "attack", "config.json", "env.json", "manifest.json"])
@@ -202,9 +203,9 @@ def test_unknown_keys_and_odd_values_do_no_harm(tmp_path):
     (folder / "search/00000002/ticket.safetensors").write_bytes(b"broken")
     run = read_run(folder)
     assert run.arms[0].attacks[0].suc is None
-    assert run.arms[0].attacks[0].intervals["aua"][0] < run.arms[0].attacks[0].aua  # made where the file gives none
+    assert run.arms[0].attacks[0].queries is None
     assert run.arms[0].distances is None
-    assert run.arms[2].shape is None
+    assert run.arms[2].ticket is None
     assert any("distances.json" in note for note in run.notes)
     parse(write_report(tmp_path / "r.html", folder).read_text("utf-8"))
 
@@ -274,7 +275,7 @@ def test_every_title_and_number_is_whole(tmp_path, width):
             numbers.brief(ends)
             for ends in (arm.evaluation.interval, attack.intervals["clean"], attack.intervals["aua"])
         ]
-        pair = contest(run, "pwws").between(arm, run.base)
+        pair = contest(run, "pwws").get((arm.name, run.baseline))
         wanted.append(numbers.p_value(pair.p) if pair else "baseline")
         for words in wanted:
             assert any(words.replace("\u00a0", " ") in line for line in lines), words
@@ -289,15 +290,15 @@ def test_the_json_says_what_the_page_says(tmp_path):
     write_json(folder / "attack/00000000/result.json", result | {"flags": ["one class"]})
     arms = json.loads(json.dumps(figures(read_run(folder)), allow_nan=False))
     run = read_run(folder)
-    pair = contest(run, "pwws").between(run.arms[0], run.base)
+    pair = contest(run, "pwws")["earlyrobust", run.baseline]
     first = arms[0]["attacks"]["pwws"]
     assert arms[0]["clean_interval"] == list(run.arms[0].evaluation.interval)
     assert [arm["baseline"] for arm in arms] == [False, True, False]
     assert (first["flags"], first["errors"], first["n"]) == (["one class"], 2, 98)
     assert (first["p"], first["p_adjusted"]) == (pair.p, pair.adjusted)
     assert first["p_adjusted"] > first["p"]
-    assert first["difference_interval"] == [pair.low, pair.high]
-    assert first["headline"] == verdicts(run)[0].headline.replace("\u00a0", " ")
+    assert first["difference_interval"] == list(pair.interval)
+    assert first["headline"] == verdict(run, "pwws").headline.replace("\u00a0", " ")
     assert arms[1]["attacks"]["pwws"]["p"] is None
 
 
@@ -330,7 +331,7 @@ def test_html_escapes_and_holds_the_values() -> None:
 def test_columns_without_a_value_are_left_out(tmp_path: Path) -> None:
     assert [column.key for column in TABLE.filled().columns] == ["aua"]
     run = read_run(make_run(tmp_path / "r"))
-    table = arms_table(run, "pwws", "r1")
+    table = arms_table(run, "pwws").filled()
     place = [column.key for column in table.columns].index("aua")
     for row, arm in zip(table.rows, run.arms, strict=True):
         assert (row.name, row.cells[place].value) == (arm.title, arm.attacks[0].aua)
@@ -372,15 +373,12 @@ def weights_run(tmp_path: Path) -> Path:
 
 
 def test_weights_are_counted_by_layer_and_part(weights_run: Path) -> None:
-    shape = read_run(weights_run).arms[0].shape
-    assert shape.weights == (
-        {"attention": (24, 32), "feedforward": (8, 32)},
-        {"attention": (32, 32), "feedforward": (32, 32)},
-    )
-    assert not shape.heads
+    drawn = layers(read_run(weights_run).arms[0], 0)
+    assert "layer 1: 24 of 32 weights in attention, 8 of 32 weights in feed-forward" in drawn
+    assert "layer 2: 32 of 32 weights in attention, 32 of 32 weights in feed-forward" in drawn
 
 
 def test_a_ticket_of_an_unknown_backbone_costs_only_its_figure(tmp_path: Path) -> None:
     read = read_run(with_weights(make_run(tmp_path / "run"), family="unheard-of"))
-    assert read.arms[0].shape is None
+    assert read.arms[0].ticket is None
     assert any("unheard-of" in note for note in read.notes)

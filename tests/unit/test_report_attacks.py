@@ -29,7 +29,13 @@ def lone(tmp_path: Path, *, title: str = "minilm", folder: str = "one", arm: int
     result = read_json(tmp_path / folder / "result.json")
     result |= {"model": {"identity": f"models/{title}", "digest": title, "labels": ["negative", "positive"]}}
     result |= {
-        "task": {"split": "test", "digest": "34", "columns": ["text"], "labels": ["negative", "positive"]},
+        "task": {
+            "split": "test",
+            "digest": "34",
+            "columns": ["text"],
+            "labels": ["negative", "positive"],
+            "by_class": [50, 70],
+        },
         "schema": 2,
     }
     write_json(tmp_path / folder / "result.json", result | more)
@@ -68,12 +74,12 @@ def test_victims_attacked_alike_are_compared(tmp_path: Path) -> None:
     folders = [lone(tmp_path, title=name, folder=name, arm=k) for k, name in enumerate(("first", "second"))]
     (run,) = read_folders(folders)
     assert [arm.title for arm in run.arms] == ["first", "second"]
-    assert run.attack_keys == ("pwws",)
+    assert list(run.attack_titles) == ["pwws"]
     assert "McNemar p" in page_of(tmp_path, folders)
     # the same victim under another budget is another attack on the same arm
     (run,) = read_folders([*folders, lone(tmp_path, title="first", folder="budget", query_budget=50)])
     assert len(run.arms) == 2
-    assert list(run.attack_titles.values()) == ["PWWS (no query budget)", "PWWS (at most 50 queries)"]
+    assert list(run.attack_titles.values()) == ["PWWS (no query budget)", "PWWS (query budget 50)"]
     # and so is a copy of it in fewer bits
     (run,) = read_folders([folders[0], lone(tmp_path, title="first", folder="bits", precision="bfloat16")])
     assert (len(run.arms), list(run.attack_titles.values())) == (1, ["PWWS", "PWWS (precision bfloat16)"])
@@ -103,7 +109,7 @@ def test_the_curve_counts_what_fell(tmp_path: Path) -> None:
         first.at(10)[0] == pytest.approx(100 * held / len(rows)) == pytest.approx(run.arms[0].attacks[0].aua, abs=1e-3)
     )
     # without the number, the queries at the end stand for it
-    queries = sorted(e.queries for e in run.arms[1].attacks[0].examples if e.status == "success")
+    queries = sorted(e.queries for e in run.arms[1].attacks[0].texts if e.status == "success")
     assert second.falls == tuple(queries)
     assert len(budget_curves(run)) == 1
     assert "median" in query_histogram(run)

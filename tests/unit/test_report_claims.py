@@ -14,7 +14,7 @@ from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.report import format as numbers
 from robust_tickets.report.html import write_report
 from robust_tickets.report.run_data import read_attacks, read_run
-from robust_tickets.report.verdict import Verdict, contest, holm, verdicts, warnings
+from robust_tickets.report.verdict import Verdict, contest, holm, verdict, warnings
 from robust_tickets.stages import Stage
 from robust_tickets.train.evaluate import evaluate
 from robust_tickets.train.finetune import FineTune
@@ -27,54 +27,55 @@ def judged(folder, *outcomes, starts=(0, 0, 0)):
     for k, statuses in enumerate(outcomes):
         set_outcomes(folder, k, statuses, start=starts[k])
     run = read_run(folder)
-    return run, *verdicts(run)
+    return run, verdict(run, "pwws")
 
 
 def test_the_highest_arm_may_lose_on_the_shared_texts(tmp_path):
     # over all 75 % against 60 %, on the 50 shared texts 0 % against 60 %
-    _, verdict = judged(tmp_path / "r", "t" * 50 + "h" * 150, "h" * 30 + "t" * 20)
-    assert "EarlyRobust ticket is easier to fool" in verdict.headline
-    assert verdict.sure
+    _, found = judged(tmp_path / "r", "t" * 50 + "h" * 150, "h" * 30 + "t" * 20)
+    assert "Plain fine-tuning is harder to fool than EarlyRobust ticket" in found.headline
+    assert found.sure
 
 
 def test_hardest_needs_a_comparison_with_every_arm(tmp_path):
     outcomes = ("h" * 60 + "t" * 40, "h" * 20 + "t" * 80, "h" * 20 + "t" * 80)
-    _, verdict = judged(tmp_path / "all", *outcomes)
-    assert "EarlyRobust ticket is the hardest to fool" in verdict.headline
-    _, verdict = judged(tmp_path / "some", *outcomes, starts=(0, 0, 5000))
-    assert "hardest" not in verdict.headline
+    _, found = judged(tmp_path / "all", *outcomes)
+    assert "EarlyRobust ticket is the hardest to fool" in found.headline
+    _, found = judged(tmp_path / "some", *outcomes, starts=(0, 0, 5000))
+    assert "hardest" not in found.headline
 
 
 def test_three_texts_have_a_wide_interval_though_the_arms_never_differ(tmp_path):
-    run, verdict = judged(tmp_path / "r", "hht", "hht")
-    (pair,) = contest(run, "pwws").pairs
+    run, found = judged(tmp_path / "r", "hht", "hht")
+    pair, _ = contest(run, "pwws").values()
     assert pair.bootstrap == (0.0, 0.0)
-    assert pair.low < -40
-    assert pair.high > 40
-    assert numbers.signed_span((pair.low, pair.high)) in verdict.sentences[1]
+    assert pair.interval[0] < -40
+    assert pair.interval[1] > 40
+    assert numbers.signed_span(pair.interval) in found.sentences[1]
     page = write_report(tmp_path / "r.html", tmp_path / "r").read_text("utf-8")
-    assert numbers.signed_span((pair.low, pair.high)) in page
+    assert numbers.signed_span(pair.interval) in page
     assert numbers.signed_span((0.0, 0.0)) in page  # the bootstrap's, in the table of pairs
 
 
 def test_claims_carry_the_p_adjusted_for_all_pairs(tmp_path):
     # 8 discordant texts, all for the first arm: p = 2 / 256; the second and third arm differ by less
-    run, verdict = judged(tmp_path / "r", "h" * 18 + "t" * 2, "h" * 10 + "t" * 10, "h" * 11 + "t" * 9)
+    run, said = judged(tmp_path / "r", "h" * 18 + "t" * 2, "h" * 10 + "t" * 10, "h" * 11 + "t" * 9)
     found = contest(run, "pwws")
-    assert len(found.pairs) == 3
-    assert [c.adjusted for c in found.pairs] == pytest.approx(holm([c.p for c in found.pairs]))
-    pair = found.between(run.arms[0], run.arms[1])
+    assert len(found) == 2 * 3
+    once = list(found.values())[::2]
+    assert [c.adjusted for c in once] == pytest.approx(holm([c.p for c in once]))
+    pair, back = found["earlyrobust", "finetune"], found["finetune", "earlyrobust"]
     assert pair.p == pytest.approx(2 / 256)
     assert pair.adjusted == pytest.approx(3 * 2 / 256)
-    assert any(f"{3 * 2 / 256:.3f}, adjusted" in words for words in verdict.sentences)
-    back = found.between(run.arms[1], run.arms[0])
-    assert (back.difference, back.low, back.high, back.p) == (-pair.difference, -pair.high, -pair.low, pair.p)
+    assert any(f"{3 * 2 / 256:.3f}, adjusted" in words for words in said.sentences)
+    assert (back.difference, back.p, back.alone) == (-pair.difference, pair.p, pair.alone[::-1])
+    assert back.interval == pytest.approx((-pair.interval[1], -pair.interval[0]))
 
 
 @pytest.mark.parametrize(
     ("change", "titles"),
     [
-        ({"query_budget": 50}, ("PWWS (no query budget)", "PWWS (at most 50 queries)")),
+        ({"query_budget": 50}, ("PWWS (no query budget)", "PWWS (query budget 50)")),
         ({"split": "validation"}, ("PWWS (split test)", "PWWS (split validation)")),
         ({}, ("PWWS (plan 1)", "PWWS (plan 2)")),
     ],
@@ -135,8 +136,7 @@ def judged_flat(folder: Path, *arms: int, count: int = 3) -> Verdict:
         set_outcomes(folder, k, OUTCOMES[k])
     for arm in arms:
         flat(folder, arm)
-    (found,) = verdicts(read_run(folder))
-    return found
+    return verdict(read_run(folder), "pwws")
 
 
 def test_the_best_arm_does_not_lead_with_a_number_that_means_nothing(tmp_path: Path) -> None:
@@ -157,12 +157,12 @@ def test_a_flag_of_the_attack_says_it_too(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "r", n=5, arms=ARMS[:1]) / "attack/00000000"
     told = {**read_json(folder / "result.json"), "flags": ["one answer: …"], "flag_codes": ["one-answer"], "schema": 2}
     write_json(folder / "result.json", told)
-    (found,) = verdicts(read_run(tmp_path / "r"))
+    found = verdict(read_run(tmp_path / "r"), "pwws")
     assert "one class" not in found.headline, "the evaluation, of more texts, shows several"
     path = tmp_path / "r" / f"train/{0:08x}/evaluation.json"
     write_json(path, {**read_json(path), "per_class": []})
     for run in (read_run(tmp_path / "r"), read_attacks([folder])):
-        assert "every attacked text one class" in verdicts(run)[0].headline
+        assert "every attacked text one class" in verdict(run, "pwws").headline
 
 
 def test_training_warns_of_such_a_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

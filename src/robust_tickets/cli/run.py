@@ -99,7 +99,7 @@ def _run(name: str, settings: tuple[str, ...], out: Path | None, command: str, m
         "arms": figures(read),
         "warnings": warnings(read),
     }
-    failed = [arm.title for arm in read.arms if any(FAILED_EXAMPLES in found.codes for found in arm.attacks)]
+    failed = [arm.title for arm in read.arms if any(FAILED_EXAMPLES in found.flag_codes for found in arm.attacks)]
     if failed:
         warn(
             f"too many examples of {', '.join(failed)} failed under attack: its numbers do not hold; the same command attacks them again"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 from markupsafe import Markup
 
 from robust_tickets.report import charts
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import DASHES, Axis, around, figure
-from robust_tickets.report.run_data import Arm, Attack, Distances, Run, number
+from robust_tickets.report.run_data import Arm, Attack, Distances, Run, by_layer
 from robust_tickets.stats.classification import ERROR, FAILED, SUCCESS
 from robust_tickets.stats.intervals import wilson
 
@@ -25,49 +26,38 @@ ROWS = 16  # of a histogram
 POINTS = 48  # of a heat map; a longer search is thinned evenly
 
 
-def glance(run: Run, attack: str) -> Markup | None:
-    """The fall of accuracy from clean to under attack, a row an arm."""
+def _measured(run: Run, attack: str) -> list[tuple[int, Arm, Attack, str]]:
+    """The arms whose accuracy was measured before and under an attack: number, arm, attack, and both in words."""
     rows = []
     for i, arm in enumerate(run.arms):
         found = arm.attack(attack)
-        if found is not None and found.aua is not None:
-            summary = f"{arm.title}: before {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"
-            rows.append(
-                charts.Dot(
-                    index=i,
-                    title=arm.title,
-                    start=found.clean,  # of the same texts, not of the whole split
-                    end=found.aua,
-                    interval=found.intervals.get("aua"),
-                    summary=summary,
-                )
-            )
-    if not rows:
-        return None
+        if found is not None and found.aua is not None and found.clean is not None:
+            words = f"{arm.title}: before {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"
+            rows.append((i, arm, found, words))
+    return rows
+
+
+def glance(run: Run, attack: str) -> Markup | None:
+    """The fall of accuracy from before to under attack, of the same texts, a row an arm."""
+    rows = [
+        charts.Dot(index=i, title=arm.title, start=found.clean, end=found.aua or 0.0, interval=found.intervals.get("aua"), summary=words)
+        for i, arm, found, words in _measured(run, attack)
+    ]  # fmt: skip
     title = run.attack_titles[attack]
     alt = f"Accuracy on the attacked texts before and under {title}. " + "; ".join(row.summary for row in rows)
     caption = f"Outlined: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95{numbers.GLUE}% interval."
-    return figure([charts.dots(rows, numbers.percent, alt=alt)], caption, "glance")
+    return figure([charts.dots(rows, numbers.percent, alt=alt)], caption, "glance") if rows else None
 
 
 def scatter(run: Run, attack: str) -> Markup | None:
     """Clean against robust: every arm a point with both intervals. Up and to the right is better."""
-    points = []
-    for i, arm in enumerate(run.arms):
-        found = arm.attack(attack)
-        if found is not None and found.aua is not None and found.clean is not None:  # both of the same texts
-            summary = f"{arm.title}: clean {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"
-            points.append(
-                charts.Point(
-                    index=i,
-                    title=arm.title,
-                    x=found.clean,
-                    across=found.intervals.get("clean", (found.clean, found.clean)),
-                    y=found.aua,
-                    along=found.intervals.get("aua", (found.aua, found.aua)),
-                    summary=summary,
-                )
-            )
+    points = [
+        charts.Point(
+            index=i, title=arm.title, x=found.clean or 0.0, across=found.intervals.get("clean"), y=found.aua or 0.0,
+            along=found.intervals.get("aua"), summary=words,
+        )
+        for i, arm, found, words in _measured(run, attack)
+    ]  # fmt: skip
     if len(points) < 2:  # one point has nothing to compare with
         return None
     title = run.attack_titles[attack]
@@ -76,8 +66,8 @@ def scatter(run: Run, attack: str) -> Markup | None:
         f"Accuracy on the attacked texts, before and under {title}; bars are 95{numbers.GLUE}% intervals. "
         "Higher and further right is better. The axes do not start at zero."
     )
-    x = Axis.linear("accuracy before the attack, %", *_range([v for p in points for v in p.across or ()]))
-    y = Axis.linear("accuracy under attack, %", *_range([v for p in points for v in p.along or ()]), about=6)
+    x = Axis.linear("accuracy before the attack, %", *_range([v for p in points for v in (p.x, *(p.across or ()))]))
+    y = Axis.linear("accuracy under attack, %", *_range([v for p in points for v in (p.y, *(p.along or ()))]), about=6)
     return figure([charts.scatter(points, x, y, alt=alt + "; ".join(p.summary for p in points))], caption)
 
 
@@ -110,12 +100,10 @@ class Curve:
 
     @property
     def summary(self) -> str:
-        named = [
-            b for b in (10, 30, 100, 300, 1000, 3000, 10_000) if self.falls and self.falls[0] / 3 <= b <= self.last
-        ]
-        whose = f"{self.title}, {self.attack}" if self.attack else self.title
+        budgets = (10, 30, 100, 300, 1000, 3000, 10_000)
+        named = [b for b in budgets if self.falls and self.falls[0] / 3 <= b <= self.last]
         shares = ", ".join(f"{numbers.percent(self.at(b)[0])} after {b}" for b in [*named, self.last])
-        return f"{whose}: {shares} queries"
+        return f"{', '.join(filter(None, (self.title, self.attack)))}: {shares} queries"
 
     def series(self, low: float, high: float) -> charts.Series:
         end = high if self.most is None else min(high, max(low, math.log10(self.most)))
@@ -136,25 +124,24 @@ class Curve:
 
 def curves(run: Run, key: str) -> list[Curve]:
     """One attack on every arm that it queried."""
-    many, found = len(run.attack_keys) > 1, []
+    keys, found = list(run.attack_titles), []
     for i, arm in enumerate(run.arms):
         attack = arm.attack(key)
-        counted = [e for e in attack.examples if e.status != ERROR] if attack else []
+        counted = [e for e in attack.texts if e.status != ERROR] if attack else []
         spent = [e.queries for e in counted if e.status in (SUCCESS, FAILED) and e.queries]
         if attack is None or not spent:
             continue
-        budget = number(attack.about.get("query_budget"))
         found.append(
             Curve(
                 index=i,
-                dash=run.attack_keys.index(key) % DASHES,
+                dash=keys.index(key) % DASHES,
                 title=arm.title,
-                attack=run.attack_titles[key] if many else "",
+                attack=run.attack_titles[key] if len(keys) > 1 else "",
                 n=len(counted),
                 attacked=len(spent),
                 falls=tuple(sorted((e.fell_at or e.queries or 1) for e in counted if e.status == SUCCESS)),
                 last=max(spent),
-                most=None if budget is None else int(budget),
+                most=attack.query_budget or None,
             )
         )
     return found
@@ -162,23 +149,21 @@ def curves(run: Run, key: str) -> list[Curve]:
 
 def budget_curves(run: Run) -> list[Markup]:
     """Accuracy against query budget, in one figure, or one an attack where there are many curves."""
-    found = [some for key in run.attack_keys if (some := curves(run, key))]
+    found = [some for key in run.attack_titles if (some := curves(run, key))]
     together = [curve for some in found for curve in some]
     return [_budget(run, some) for some in ([together] if len(together) <= CURVES else found) if some]
 
 
-def _budget(run: Run, some: list[Curve]) -> Markup:
+def _budget(run: Run, some: Sequence[Curve]) -> Markup:
     exact = (
         "with two classes each point is what a run with that budget finds"
         if len(run.labels) == 2
         else "with more than two classes a run with that budget may find a little more"
     )
     caption = (
-        f"Accuracy within a budget of so many queries a text, read off one run of each attack: {exact}. "
-        f"The haze is the 95{numbers.GLUE}% interval; the axis of the queries is logarithmic."
+        f"Accuracy within a budget of so many queries a text, read off one run of each attack: {exact}. The haze is the "
+        f"95{numbers.GLUE}% interval; the axis of the queries is logarithmic. A curve ends where its run had no more queries to ask."
     )
-    if any(curve.most is not None for curve in some):
-        caption += " A curve ends where its run had no more queries to ask."
     if len({curve.dash for curve in some}) > 1:
         caption += " A colour is an arm, a kind of line an attack."
     low = math.floor(math.log10(max(1, min((curve.falls[0] for curve in some if curve.falls), default=10) - 1)))
@@ -191,8 +176,8 @@ def _budget(run: Run, some: list[Curve]) -> Markup:
 
 def query_histogram(run: Run) -> Markup | None:
     """How many queries the texts took, a row for every attack on every arm, over one logarithmic axis."""
-    found = [(key, i, arm) for key in run.attack_keys for i, arm in enumerate(run.arms)]
-    rows = [row for key, i, arm in found if (row := _spread(run, key, i, arm.attack(key))) is not None][:ROWS]
+    found = [(title, i, arm.attack(key)) for key, title in run.attack_titles.items() for i, arm in enumerate(run.arms)]
+    rows = [row for title, i, attack in found if attack and (row := _spread(run, title, i, attack)) is not None][:ROWS]
     if not rows:
         return None
     caption = (
@@ -205,60 +190,57 @@ def query_histogram(run: Run) -> Markup | None:
     return figure([charts.histogram(rows, Axis.powers("queries a text", low, high, numbers.count), alt=alt)], caption)
 
 
-def _spread(run: Run, key: str, index: int, attack: Attack | None) -> charts.Spread | None:
-    examples = attack.examples if attack else ()
-    won, held = ([e.queries for e in examples if e.status == status and e.queries] for status in (SUCCESS, FAILED))
+def _spread(run: Run, title: str, index: int, attack: Attack) -> charts.Spread | None:
+    won, held = ([e.queries for e in attack.texts if e.status == s and e.queries] for s in (SUCCESS, FAILED))
     every = sorted(won + held)
     if not every:
         return None
     median = every[(len(every) - 1) // 2]
     one, other = (Counter(math.floor(BINS * math.log10(q)) for q in some) for some in (won, held))
-    title, named = run.arms[index].title, run.attack_titles[key] if len(run.attack_keys) > 1 else ""
+    names = [run.arms[index].title, *([title] if len(run.attack_titles) > 1 else [])]
     summary = f"median {median}, from {every[0]} to {every[-1]} queries; {len(won)} fooled, {len(held)} held"
     return charts.Spread(
         index=index,
-        title=title,
-        under=", ".join(filter(None, [named, f"median {numbers.count(median)}"])),
+        title=names[0],
+        under=", ".join([*names[1:], f"median {numbers.count(median)}"]),
         bins=[(b / BINS, (b + 1) / BINS, one[b], other[b]) for b in sorted(one | other)],
         median=math.log10(median),
-        summary=f"{', '.join(filter(None, [title, named]))}: {summary}",
+        summary=f"{', '.join(names)}: {summary}",
     )
 
 
 def layers(arm: Arm, index: int) -> Markup | None:
     """What survives of a ticket, layer 1 at the bottom: heads as squares, neurons or weights as bars."""
-    shape = arm.shape
-    if shape is None or not (shape.heads or shape.weights):
+    ticket, rows = arm.ticket, list[charts.Layer]()
+    if ticket is None:
         return None
-    rows: list[tuple[tuple[float, ...], tuple[bool, ...]]]
-    if shape.heads:
-        pairs = list(zip(shape.heads, shape.neurons, strict=True))
-        descriptions = [f"{sum(heads)} of {len(heads)} heads, {kept} of {of} neurons" for heads, (kept, of) in pairs]
-        rows = [((kept / of if of else 0.0,), heads) for heads, (kept, of) in pairs]
-        (heads_kept, heads_all) = sum(map(sum, shape.heads)), sum(map(len, shape.heads))
-        kept, of = (sum(pair[k] for pair in shape.neurons) for k in (0, 1))
-        names, caption = ["heads", "neurons"], f"{heads_kept} of {heads_all} heads, {kept} of {of} neurons."
-    else:
-        descriptions = [
-            ", ".join(f"{k:,} of {n:,} weights in {PARTS[p]}" for p, (k, n) in row.items()) for row in shape.weights
-        ]
-        rows = [(tuple(_share(row, part) for part in PARTS), ()) for row in shape.weights]
-        kept, of = (sum(pair[k] for row in shape.weights for pair in row.values()) for k in (0, 1))
-        names, caption = (
-            list(PARTS.values()),
-            f"{kept:,} of {of:,} weights of the layers ({100 * kept / max(of, 1):.1f} %).",
+    if ticket.kind == "structured":
+        heads, neurons = ([list(map(bool, mask)) for mask in ticket.masks[group]] for group in ("heads", "neurons"))
+        for own, units in zip(heads, neurons, strict=True):
+            words = f"{sum(own)} of {len(own)} heads, {sum(units)} of {len(units)} neurons"
+            rows.append(charts.Layer(title="", summary=words, shares=(sum(units) / len(units),), squares=own))
+        names, total = (
+            ["heads", "neurons"],
+            ", ".join(
+                f"{sum(map(sum, masks))} of {sum(map(len, masks))} {name}"
+                for masks, name in ((heads, "heads"), (neurons, "neurons"))
+            ),
         )
-    drawn = [
-        charts.Layer(title=str(k + 1), summary=f"Layer {k + 1}: {words}", shares=shares, squares=squares)
-        for k, (words, (shares, squares)) in enumerate(zip(descriptions, rows, strict=True))
-    ]
-    alt = f"{arm.title}. " + "; ".join(f"layer {k + 1}: {words}" for k, words in enumerate(descriptions))
-    return figure([charts.bars(names, drawn, index, alt=alt)], f"{arm.title}: {caption}", "layers")
-
-
-def _share(row: Mapping[str, tuple[int, int]], part: str) -> float:
-    kept, of = row.get(part, (0, 0))
-    return kept / of if of else 0.0
+    else:
+        matrices = zip(ticket.names, ticket.masks["weights"], strict=False)
+        found = by_layer(ticket.family, [(name, int(np.count_nonzero(m)), m.size) for name, m in matrices])
+        for row in found:
+            words = ", ".join(f"{kept:,} of {of:,} weights in {PARTS[part]}" for part, (kept, of) in row.items())
+            pairs = [row.get(part, (0, 1)) for part in PARTS]
+            rows.append(charts.Layer(title="", summary=words, shares=tuple(kept / of for kept, of in pairs)))
+        kept, of = (sum(pair[k] for row in found for pair in row.values()) for k in (0, 1))
+        names, total = (
+            list(PARTS.values()),
+            f"{kept:,} of {of:,} weights of the layers ({100 * kept / max(of, 1):.1f} %)",
+        )
+    rows = [replace(row, title=str(k + 1), summary=f"layer {k + 1}: {row.summary}") for k, row in enumerate(rows)]
+    alt = f"{arm.title}. " + "; ".join(row.summary for row in rows)
+    return figure([charts.bars(names, rows, index, alt=alt)], f"{arm.title}: {total}.", "layers") if rows else None
 
 
 def heat(arm: Arm) -> Markup | None:
@@ -266,13 +248,10 @@ def heat(arm: Arm) -> Markup | None:
     found = arm.distances
     if found is None or not found.points:
         return None
-    shown = _thin(found)
-    thin = "" if len(shown) == len(found.points) else f" {len(shown)} of {len(found.points)} points shown."
-    caption = (
-        f"{arm.title}: share of units on which the tickets drawn at two points of the search differ. The fainter, the more alike."
-        f"{stopped(found)}{thin}"
-    )
-    return figure(list(maps(found, arm.title).values()), caption, "heat-map")
+    shown = len(_thin(found))
+    thin = "" if shown == len(found.points) else f" {shown} of {len(found.points)} points shown."
+    what = "share of units on which the tickets drawn at two points of the search differ. The fainter, the more alike."
+    return figure(maps(found, arm.title).values(), f"{arm.title}: {what}{stopped(found)}{thin}", "heat-map")
 
 
 def maps(found: Distances, title: str) -> dict[str, Markup]:
@@ -280,26 +259,21 @@ def maps(found: Distances, title: str) -> dict[str, Markup]:
     worst = {name: max((max(row) for row in rows), default=0.0) for name, rows in found.groups.items()}
     distances = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
     alt = f"Mask distances of the search for {title}: {distances}.{stopped(found)}"
-    return {name: _map(found, name, f"{name}. {alt}") for name in found.groups}
-
-
-def _map(found: Distances, name: str, alt: str) -> Markup:
-    shown, rows = _thin(found), found.groups[name]
-
-    def describe(a: int, b: int) -> str:
-        i, j = shown[a], shown[b]
-        return f"epochs {found.points[i]:.2f} and {found.points[j]:.2f}: {100 * rows[i][j]:.1f} % differ"
-
     at, word = (found.drawn_at, "drawn here") if found.rule_at is None else (found.rule_at, "rule stops")
-    of = charts.Heat(
-        values=[[rows[i][j] for j in shown] for i in shown],
-        names=[f"{found.points[i]:.2f}" for i in shown],
-        title=name,
-        axis="epoch",
-        describe=describe,
-        mark=None if at is None else (shown.index(at), word),
-    )
-    return charts.heat_map(of, alt=alt)
+    shown = _thin(found)
+    return {
+        name: charts.heat_map(
+            charts.Heat(
+                values=[[rows[i][j] for j in shown] for i in shown],
+                names=[f"{found.points[i]:.2f}" for i in shown],
+                title=name,
+                axis="epoch",
+                mark=None if at is None else (shown.index(at), word),
+            ),
+            alt=f"{name}. {alt}",
+        )
+        for name, rows in found.groups.items()
+    }
 
 
 def stopped(found: Distances) -> str:
@@ -312,15 +286,11 @@ def stopped(found: Distances) -> str:
         return f" The search went on to epoch {end:.2f}; its rule would have stopped it at epoch {found.points[found.rule_at]:.2f}."
     if not found.converged:
         return f" The masks did not converge{rule}: the ticket was drawn at the last point, epoch {drawn:.2f}."
-    if end == drawn:
-        return f" The search stopped at epoch {end:.2f}{rule}; the ticket was drawn there."
     return f" The search stopped at epoch {end:.2f}{rule}; the ticket was drawn at epoch {drawn:.2f}."
 
 
 def _thin(found: Distances) -> list[int]:
     """Points that are shown, those that are marked among them."""
     points = len(found.points)
-    if points <= POINTS:
-        return list(range(points))
-    kept = {round(k * (points - 1) / (POINTS - 1)) for k in range(POINTS)}
+    kept = {round(k * (points - 1) / (POINTS - 1)) for k in range(POINTS)} if points > POINTS else set(range(points))
     return sorted(kept | {one for one in (found.drawn_at, found.rule_at) if one is not None})

@@ -27,11 +27,7 @@ def brief(interval: Sequence[float] | None) -> str:
     """An interval for a narrow column; with a dash unless it could be read as a minus."""
     if interval is None:
         return ""
-    return (
-        f"{interval[0]:.1f}–{interval[1]:.1f}"
-        if interval[0] >= 0
-        else f"−{-interval[0]:.1f}{GLUE}to{GLUE}{interval[1]:.1f}"
-    )
+    return f"{interval[0]:.1f}–{interval[1]:.1f}" if interval[0] >= 0 else span(interval)
 
 
 def points(value: float) -> str:
@@ -52,26 +48,20 @@ def count(value: float | None, digits: int = 0) -> str:
     return NONE if value is None else f"{value:,.{digits}f}".replace(",", "\u202f")  # thin space between thousands
 
 
-def amount(value: float | None, unit: str = "") -> str:
-    """``85054464`` as ``85.1 M``; ``22_300_000_000`` with unit FLOPs as ``22.3 GFLOPs``."""
+def amount(value: float | None) -> str:
+    """``85054464`` as ``85.1 M``."""
     if value is None:
         return NONE
     for factor, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             share = value / factor
             digits = 2 if abs(share) < 9.995 else 1 if abs(share) < 99.95 else 0
-            return f"{share:.{digits}f}{GLUE}{letter}{unit}"
-    return f"{value:.0f} {unit}".strip()
+            return f"{share:.{digits}f}{GLUE}{letter}"
+    return f"{value:.0f}"
 
 
-def memory(value: float | None) -> str:
-    return (
-        NONE
-        if value is None
-        else f"{value / 2**30:.1f}{GLUE}GiB"
-        if value >= 2**30
-        else f"{value / 2**20:.0f}{GLUE}MiB"
-    )
+def memory(value: float) -> str:
+    return f"{value / 2**30:.1f}{GLUE}GiB" if value >= 2**30 else f"{value / 2**20:.0f}{GLUE}MiB"
 
 
 def seconds(value: float | None) -> str:

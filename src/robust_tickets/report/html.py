@@ -1,7 +1,7 @@
 """The page: one HTML file with style and script inside, which asks nothing of any network.
 
 Markup is in the templates. Every text that they show is made visible (``clean``: no control character or direction override passes)
-and escaped; only finished markup, which ``markup.tag`` and the templates make, is left alone.
+and escaped; only finished markup, which ``charts.tag`` and the templates make, is left alone.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.resources import files
+from itertools import zip_longest
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from robust_tickets._version import __version__
+from robust_tickets.attack.result import ExampleOutcome
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import listed, mapping, write_text
 from robust_tickets.progress import warn
+from robust_tickets.report import figures
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import colour, visible
-from robust_tickets.report.figures import budget_curves, glance, heat, layers, query_histogram, scatter
-from robust_tickets.report.run_data import Arm, Example, Run, number, read_attacks, read_run
-from robust_tickets.report.tables import COLUMNS, Column, arms_table, joint_table, pairs_table, per_class_table
+from robust_tickets.report.run_data import Arm, Run, read_attacks, read_run
+from robust_tickets.report.tables import COLUMNS, arms_table, joint_table, pairs_table, per_class_table
 from robust_tickets.report.text_diff import folded, opening
-from robust_tickets.report.verdict import conditions, costs, verdicts, warnings
+from robust_tickets.report.verdict import conditions, costs, verdict, warnings
 from robust_tickets.stages import BAD_ROWS
 
 MOST = 2000  # texts on the page over all attacks; the files hold all
@@ -60,39 +61,23 @@ def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> P
 
     Parts that cannot be read are left out, with a note on the page and a warning.
     """
-    folders = [runs] if isinstance(runs, str | Path) else list(runs)
+    # each folder once
+    folders = {Path(one).resolve(): Path(one) for one in reversed([runs] if isinstance(runs, str | Path) else runs)}
     if not folders:
-        raise TicketsError(
-            "a report needs at least one run or attack folder",
-            hint="tickets report FOLDER [FOLDER …]",
-            code="report.folders",
-        )
-    found = read_folders(_once(folders))
+        message = "a report needs at least one run or attack folder"
+        raise TicketsError(message, hint="tickets report FOLDER [FOLDER …]", code="report.folders")
+    found = read_folders(list(folders.values())[::-1])
     for run in found:
         for note in run.notes:
             warn(f"report: {run.name}: {note}")
     return write_text(Path(path), render(found))
 
 
-def read_folders(folders: Sequence[str | Path]) -> list[Run]:
+def read_folders(folders: Sequence[Path]) -> list[Run]:
     """The runs of run folders, then one of all attack folders together."""
-    lone = [Path(folder) for folder in folders if is_attack(folder)]
-    runs = [read_run(folder, hashes=True) for folder in folders if not is_attack(folder)]
-    return [*runs, read_attacks(lone, hashes=True)] if lone else runs
-
-
-def is_attack(folder: str | Path) -> bool:
-    return (Path(folder) / "result.json").is_file() and not (Path(folder) / "arms.json").is_file()
-
-
-def _once(folders: Sequence[str | Path]) -> list[str | Path]:
-    """Each folder once, by its resolved path."""
-    found: dict[Path, str | Path] = {}
-    for folder in folders:
-        if (place := Path(folder).resolve()) in found:
-            warn(f"report: {folder} is given more than once, and taken once")
-        found.setdefault(place, folder)
-    return list(found.values())
+    attacks = [one for one in folders if (one / "result.json").is_file() and not (one / "arms.json").is_file()]
+    runs = [read_run(folder, hashes=True) for folder in folders if folder not in attacks]
+    return [*runs, read_attacks(attacks, hashes=True)] if attacks else runs
 
 
 def render(runs: Sequence[Run]) -> str:
@@ -100,7 +85,7 @@ def render(runs: Sequence[Run]) -> str:
     many = len(runs) > 1
     views = [_view(run, f"r{i + 1}", "h2" if many else "h1") for i, run in enumerate(runs)]
     title = f"{len(runs)} runs compared" if many else runs[0].title
-    return document("run.html.j2", title, views=views, joint=joint_table(runs) if many else None)
+    return document("run.html.j2", title, views=views, joint=joint_table(runs).filled() if many else None)
 
 
 STYLE, SCRIPT = ("robust_tickets.report", "style.css"), ("robust_tickets.report", "script.js")
@@ -126,112 +111,80 @@ def _hash(text: str) -> str:
 
 def _view(run: Run, key: str, level: str) -> dict[str, Any]:
     """The template's values of one run."""
-    below = {"h1": "h2", "h2": "h3"}[level]
-    attacks: tuple[str | None, ...] = run.attack_keys or (None,)
+    titles = run.attack_titles
+
+    def named(title: str, attack: str | None) -> str:
+        return title if attack is None or len(titles) == 1 else f"{title}: {titles[attack]}"
+
     parts: list[dict[str, Any]] = [
         {
-            "title": _named("The numbers", run, attack),
-            "arms": arms_table(run, attack, key),
+            "title": named("The numbers", attack),
+            "arms": arms_table(run, attack, key).filled(),
             "conditions": conditions(run, attack) if attack else ([], {}),
             "pairs": pairs_table(run, attack) if attack else None,
         }
-        for attack in attacks
+        for attack in titles or (None,)
     ]
-    figures = [
+    shown = {column.key for part in parts for column in part["arms"].columns}
+    drawn = [
         *(
-            (f"figure-{k}", _named("Clean against robust", run, attack), _some(scatter(run, attack)))
-            for k, attack in enumerate(run.attack_keys)
+            (f"figure-{k}", named("Clean against robust", one), [figures.scatter(run, one)])
+            for k, one in enumerate(titles)
         ),
-        ("budget", "Accuracy against query budget", budget_curves(run)),
-        ("queries", "How many queries it took", _some(query_histogram(run))),
+        ("budget", "Accuracy against query budget", figures.budget_curves(run)),
+        ("queries", "How many queries it took", [figures.query_histogram(run)]),
     ]
-    bad = [str(row) for row in listed(run.task.get("bad_rows") or [])]
-    count = int(number(run.task.get("skipped_rows")) or 0)
-    more = f"The first {len(bad)} of {count}; {BAD_ROWS} in the run folder lists more." if count > len(bad) else ""
-    macro = [
-        f"{arm.title} {numbers.percent(arm.evaluation.macro_f1)}"
-        for arm in run.arms
-        if arm.evaluation and arm.evaluation.macro_f1 is not None
-    ]
+    f1 = {arm.title: arm.evaluation.macro_f1 for arm in run.arms if arm.evaluation}
     return {
         "run": run,
         "key": key,
         "level": level,
-        "below": below,
-        "facts": _facts_line(run),
-        "verdicts": verdicts(run),
-        "glances": {attack: glance(run, attack) for attack in run.attack_keys},
+        "below": {"h1": "h2", "h2": "h3"}[level],
+        "facts": _facts(run),
+        "verdicts": [verdict(run, attack) for attack in titles],
+        "glances": {attack: figures.glance(run, attack) for attack in titles},
         "costs": costs(run),
         "warnings": warnings(run),
         "numbers": parts,
-        "legend": _legend([part["arms"].columns for part in parts]),
+        "legend": [column for column in COLUMNS if column.key in shown],  # tooltips need a mouse
         "per_class": per_class_table(run),
-        "macro_f1": ", ".join(macro),
-        "figures": figures,
+        "macro_f1": ", ".join(f"{title} {numbers.percent(value)}" for title, value in f1.items() if value is not None),
+        "figures": [(name, title, some) for name, title, every in drawn if (some := list(filter(None, every)))],
         "origins": any(arm.branch for arm in run.arms),
-        "layers": [one for i, arm in enumerate(run.arms) if (one := layers(arm, i)) is not None],
-        "what_layers_show": _layers_legend(run),
-        "heat": [one for arm in _searches(run) if (one := heat(arm)) is not None],
+        "layers": list(filter(None, (figures.layers(arm, i) for i, arm in enumerate(run.arms)))),
+        "kinds": {arm.ticket.kind for arm in run.arms if arm.ticket is not None},
+        "heat": list(filter(None, map(figures.heat, _searches(run)))),
         "texts": _texts(run),
-        "left_out": bad,
-        "left_out_more": more,
+        "left_out": listed(run.task.get("bad_rows")),
+        "bad_rows": BAD_ROWS,
         **_again(run),
     }
 
 
-def _named(title: str, run: Run, attack: str | None) -> str:
-    return title if attack is None or len(run.attack_keys) == 1 else f"{title}: {run.attack_titles[attack]}"
-
-
-def _some(figure: Any) -> list[Any]:
-    return [] if figure is None else [figure]
-
-
-def _legend(tables: Sequence[Sequence[Column]]) -> list[Column]:
-    """The columns of a run's tables, to explain below them: tooltips need a mouse."""
-    shown = {column.key for columns in tables for column in columns}
-    return [column for column in COLUMNS if column.key in shown]
-
-
-def _facts_line(run: Run) -> str:
-    """A line on the task, the model, the attacked split and the device."""
+def _facts(run: Run) -> str:
+    """A line on the task, the model, the attacked splits and the device."""
     rows = run.task.get("train_rows")
+    splits = dict.fromkeys(attack.split for arm in run.arms for attack in arm.attacks)
     parts = [
-        str(run.task.get("name") or ""),
+        run.task.get("name"),
         f"{rows} training rows" if rows else "",
         f"{len(run.labels)} classes" if run.labels else "",
         run.model,
-        f"attacked split: {', '.join(run.splits)}" if run.splits else "",
-        str(run.env.get("device") or ""),
+        f"attacked split: {', '.join(filter(None, splits))}" if any(splits) else "",
+        run.env.get("device"),
     ]
-    return " · ".join(part for part in parts if part)
-
-
-def _layers_legend(run: Run) -> str:
-    """A legend of the figures of layers, for the kinds of tickets of the run."""
-    shapes = [arm.shape for arm in run.arms if arm.shape is not None]
-    sentences = []
-    if any(shape.heads for shape in shapes):
-        sentences.append("Filled squares are heads that are kept; the bar is the share of neurons kept.")
-    if any(shape.weights for shape in shapes):
-        sentences.append(
-            "A ticket of single weights has two bars: the share of weights kept in attention and in the feed-forward part."
-        )
-        sentences.append("It brings no speed: the others are zeros that are still multiplied.")
-    return " ".join([*sentences, "Layer 1 is nearest the words."])
+    return " · ".join(str(part) for part in parts if part)
 
 
 def _searches(run: Run) -> list[Arm]:
     """One arm a search, titled by all arms that share it."""
     found: list[Arm] = []
     for arm in run.arms:
-        same = next(
-            (i for i, other in enumerate(found) if arm.distances is not None and other.distances == arm.distances), None
-        )
-        if same is None:
-            found.append(arm)
+        same = [i for i, other in enumerate(found) if arm.distances is not None and other.distances == arm.distances]
+        if same:
+            found[same[0]] = replace(found[same[0]], title=f"{found[same[0]].title}, {arm.title}")
         else:
-            found[same] = replace(found[same], title=f"{found[same].title}, {arm.title}")
+            found.append(arm)
     return found
 
 
@@ -240,68 +193,47 @@ def _searches(run: Run) -> list[Arm]:
 
 def _texts(run: Run) -> dict[str, Any] | None:
     """The attacked texts, those on which the arms differ first; their number and size are limited for the browser."""
-    sentences: list[str] = []
-    cards: list[Markup] = []
-    labels: dict[str, str] = {}
-    attacks: dict[str, str] = {}
-    several = len(run.attack_keys) > 1
-    for place, key in enumerate(run.attack_keys):
-        cases = _cases(run, key)
+    sentences, cards = list[str](), list[Markup]()
+    labels, attacks = dict[str, str](), dict[str, str]()
+    many = len(run.attack_titles)
+    for place, (key, title) in enumerate(run.attack_titles.items()):
+        cases: dict[str, list[tuple[int, ExampleOutcome]]] = {}  # the results of every text, each with its arm's number
+        for i, arm in enumerate(run.arms):
+            for example in found.texts if (found := arm.attack(key)) else ():
+                cases.setdefault(example.id, []).append((i, example))
         if not cases:
             continue
-        differ = sum(map(_differ, cases.values()))
-        words = f"{len(cases)} texts attacked with {run.attack_titles[key]}"
-        words += f"; the arms differ on {differ}. Those come first." if len(run.arms) > 1 else "."
-        ordered = sorted(
-            cases.items(), key=lambda case: (not _differ(case[1]), all(e.status == "skipped" for _, e in case[1]))
-        )
-        size, first = SIZE // len(run.attack_keys), len(cards)
-        for id, outcomes in ordered[: MOST // len(run.attack_keys)]:
-            card = MACROS.card(_case(run, id, place, run.attack_titles[key] if several else "", outcomes))
+        statuses = {id: {example.status for _, example in outcomes} for id, outcomes in cases.items()}
+        size, first = SIZE // many, len(cards)
+        for id in sorted(cases, key=lambda id: (len(statuses[id]) == 1, statuses[id] == {"skipped"}))[: MOST // many]:
+            card = MACROS.card(_case(run, place, title if many > 1 else "", cases[id]))
             size -= len(card)
             if size < 0 and len(cards) > first:
                 break
             cards.append(card)
-            labels[_value(outcomes[0][1].label)] = run.label(outcomes[0][1].label)
-            attacks[str(place)] = run.attack_titles[key]
+            label = cases[id][0][1].label
+            labels[f"={label}"], attacks[str(place)] = run.label(label), title
+        words = f"{len(cases)} texts attacked with {title}"
+        if len(run.arms) > 1:
+            words += f"; the arms differ on {sum(len(found) > 1 for found in statuses.values())}, which come first"
         if len(cards) - first < len(cases):
-            words += f" {len(cards) - first} are shown, examples.jsonl holds all."
-        sentences.append(words)
-    if not cards:
-        return None
+            words += f"; {len(cards) - first} are shown, examples.jsonl holds all"
+        sentences.append(f"{words}.")
     arms = {str(i): arm.title for i, arm in enumerate(run.arms)}
-    fields = [("Attack ", "attack", "any", attacks)] if len(attacks) > 1 else []
-    fields.append(("Outcome ", "outcome", "any", OUTCOMES))
-    fields += [("for ", "arm", "any arm", arms)] if len(arms) > 1 else []
-    fields += [("True label ", "label", "any", dict(sorted(labels.items())))] if len(labels) > 1 else []
-    return {"sentences": sentences, "fields": fields, "first": cards[:OPEN], "more": cards[OPEN:]}
+    fields = [
+        ("Attack ", "attack", "any", attacks), ("Outcome ", "outcome", "any", OUTCOMES), ("for ", "arm", "any arm", arms),
+        ("True label ", "label", "any", dict(sorted(labels.items()))),
+    ]  # fmt: skip
+    fields = [field for field in fields if len(field[-1]) > 1]
+    return {"sentences": sentences, "fields": fields, "first": cards[:OPEN], "more": cards[OPEN:]} if cards else None
 
 
-def _cases(run: Run, attack: str) -> dict[str, list[tuple[int, Example]]]:
-    """The results of every example under one attack, each with its arm's number."""
-    found: dict[str, list[tuple[int, Example]]] = {}
-    for i, arm in enumerate(run.arms):
-        result = arm.attack(attack)
-        for example in result.examples if result else ():
-            found.setdefault(example.id, []).append((i, example))
-    return found
-
-
-def _differ(outcomes: Sequence[tuple[int, Example]]) -> bool:
-    return len({example.status for _, example in outcomes}) > 1
-
-
-def _value(label: object) -> str:
-    """A label as a filter's value, never empty, which means any."""
-    return f"={label}"
-
-
-def _case(run: Run, id: str, attack: int, title: str, outcomes: Sequence[tuple[int, Example]]) -> SimpleNamespace:
+def _case(run: Run, attack: int, title: str, outcomes: Sequence[tuple[int, ExampleOutcome]]) -> dict[str, Any]:
+    """The template's values of one text."""
     first = outcomes[0][1]
     rows = []
     for i, example in outcomes:
-        perturbed = example.perturbed if example.status == "success" and example.perturbed is not None else ()
-        before = [*example.original, *[""] * (len(perturbed) - len(example.original))]
+        new = example.perturbed or () if example.status == "success" else ()
         row = {
             "arm": i,
             "title": run.arms[i].title,
@@ -309,105 +241,88 @@ def _case(run: Run, id: str, attack: int, title: str, outcomes: Sequence[tuple[i
             "status": example.status,
             "word": OUTCOMES[example.status],
             "notes": _notes(run, example),
-            "perturbed": [folded(old, new) for old, new in zip(before, perturbed, strict=False)],
+            "perturbed": [folded(a, b) for a, b in zip_longest(example.original[: len(new)], new, fillvalue="")],
         }
         rows.append(row)
-    return SimpleNamespace(
-        id=id,
-        attack=attack,
-        title=title,
-        label=run.label(first.label),
-        value=_value(first.label),
-        differs=_differ(outcomes),
-        original=[opening(column) for column in first.original],
-        outcomes=rows,
-    )
+    return {
+        "id": first.id,
+        "attack": attack,
+        "title": title,
+        "label": run.label(first.label),
+        "value": f"={first.label}",  # of the filter, never empty, which means any
+        "differs": len({example.status for _, example in outcomes}) > 1,
+        "original": [opening(column) for column in first.original],
+        "outcomes": rows,
+    }
 
 
-def _notes(run: Run, example: Example) -> str:
-    notes = []
-    if example.status == "success":
-        notes.append(f"now {run.label(example.predicted)}")
-        if example.words and example.words_changed is not None:
-            notes.append(f"{example.words_changed} of {example.words} words changed")
-        if example.similarity is not None:
-            notes.append(f"similarity {example.similarity:.3f}")
-    if example.queries is not None and example.status in ("success", "failed"):
-        notes.append(f"{example.queries} queries")
-    if example.error:
-        notes.append(example.error)
-    return ", ".join(notes)
+def _notes(run: Run, example: ExampleOutcome) -> str:
+    fooled, similarity = example.status == "success", example.similarity
+    notes = [
+        f"now {run.label(example.predicted_after)}" if fooled else "",
+        f"{example.words_changed} of {example.words} words changed" if fooled and example.words else "",
+        f"similarity {similarity:.3f}" if fooled and similarity is not None else "",
+        f"{example.queries} queries" if example.status in ("success", "failed") else "",
+        example.error,
+    ]
+    return ", ".join(filter(None, notes))
 
 
 # --- how to run it again
 
+SHOWN = (
+    "semantics", "compat", "scoring", "temperature", "calibration", "subset", "query_budget", "precision", "unconfirmed", "seen",
+    "constraints", "resources", "model", "task", "words", "outcomes", "spread", "digest",
+)  # fmt: skip
+
 
 def _again(run: Run) -> dict[str, Any]:
+    peak = max((arm.cost["peak_memory_bytes"] for arm in run.arms if "peak_memory_bytes" in arm.cost), default=None)
+    env = {key: value for key, value in run.env.items() if key not in ("packages", "command", "data")}
+    env["packages"] = ", ".join(f"{name} {version}" for name, version in mapping(run.env.get("packages")).items())
+    env["most memory held"] = numbers.memory(peak) if peak else None
     task = {key: value for key, value in run.task.items() if key not in ("labels", "bad_rows")}
-    of_run = [
-        ("Where it ran", _environment(run)),
-        ("Data", task | {"labels": ", ".join(run.labels), "files": _files(run.env)}),
-    ]
+    task |= {"labels": ", ".join(run.labels), "files": _files(run.env)}
     of_arms: list[tuple[str, Mapping[str, Any]]] = []
     for arm in run.arms:
         for attack in arm.attacks:
-            env = mapping(attack.about.get("env"))
             facts = {
-                "date": env.get("date"),
-                "data files": _files(env),
+                "date": attack.env.get("date"),
+                "data files": _files(attack.env),
                 "seed": attack.seed,
                 "examples": attack.n,
                 "split": attack.split,
                 "plan": {key: value for key, value in attack.plan.items() if key not in ("ids", "rules")},
                 "forward passes": numbers.count(attack.forward_passes),
                 "seconds": numbers.seconds(attack.seconds),
-                **{key: value for key, value in attack.about.items() if key != "env"},
+                **{name: getattr(attack, name) for name in SHOWN},
             }
             of_arms.append((f"{run.attack_titles[attack.key]} on {arm.title}", facts))
-    of_arms += [
-        (f"Ticket of {arm.title}", {"digest": arm.shape.digest, **arm.shape.provenance})
-        for arm in run.arms
-        if arm.shape is not None
-    ]
-    sets = sorted({a.ids for arm in run.arms for a in arm.attacks if a.ids})
-    ids = []
-    for k, group in enumerate(sets):
-        which = f"set {k + 1} of {len(sets)}: the arms were not all attacked on the same examples"
-        which = "the same for every arm" if len(sets) == 1 else which
-        ids.append((f"Ids of the attacked examples ({len(group)}, {which})", ", ".join(group)))
+    tickets = [(arm, arm.ticket) for arm in run.arms if arm.ticket is not None]
+    of_arms += [(f"Ticket of {arm.title}", {"digest": one.digest, **one.provenance}) for arm, one in tickets]
+    sets = sorted({attack.ids for arm in run.arms for attack in arm.attacks if attack.ids})
+    alike = "the same for every arm" if len(sets) == 1 else "not the same for every arm"
     return {
-        "facts_of_run": _rows(of_run),
+        "facts_of_run": _rows([("Where it ran", env), ("Data", task)]),
         "config": _json(run.config) if run.config else "",
         "facts_of_arms": _rows(of_arms),
-        "ids": ids,
+        "ids": [(f"Ids of the attacked examples ({len(ids)}, {alike})", ", ".join(ids)) for ids in sets],
     }
 
 
 def _rows(facts: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, list[tuple[str, str]]]]:
     """The known facts of each title as texts."""
-    found = []
-    for title, values in facts:
-        known = {key: value for key, value in values.items() if value not in (None, "", [], {})}
-        if known:
-            found.append(
-                (title, [(k, str(v) if isinstance(v, str | int | float) else _json(v)) for k, v in known.items()])
-            )
-    return found
+    known = [(title, {key: one for key, one in of.items() if one not in (None, "", [], {}, ())}) for title, of in facts]
+    return [
+        (title, [(k, str(v) if isinstance(v, str | int | float) else _json(v)) for k, v in of.items()])
+        for title, of in known
+        if of
+    ]
 
 
 def _files(env: Mapping[str, Any]) -> str:
-    return "\n".join(
-        f"{file.get('name')}, sha256 {file.get('sha256')}" for file in map(mapping, listed(env.get("data")))
-    )
-
-
-def _environment(run: Run) -> dict[str, Any]:
-    packages = run.env.get("packages")
-    plain = {key: value for key, value in run.env.items() if key not in ("packages", "command", "data")}
-    if isinstance(packages, Mapping):
-        plain["packages"] = ", ".join(f"{name} {version}" for name, version in packages.items())
-    peak = max((arm.cost["peak_memory_bytes"] for arm in run.arms if "peak_memory_bytes" in arm.cost), default=None)
-    return plain | {"most memory held": numbers.memory(peak) if peak else None}
+    every = map(mapping, listed(env.get("data")))
+    return "\n".join(f"{file.get('name')}, sha256 {file.get('sha256')}" for file in every)
 
 
 def _json(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Tables for page, terminal, Markdown and machine: one value, four writers; and those of a run.
+"""Tables for page, terminal and Markdown: one value, three writers; and those of a run.
 
 A cell has its number with full precision beside what a reader sees, so that the page can be read by machine too.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from robust_tickets.progress import clean
@@ -22,12 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Column:
-    """A column: its header, what it means, and the key of its values. A header may have two lines on a terminal."""
+    """A column: its header, what it means, the key of its values, and its header where room is short, of two lines at most."""
 
     title: str
     about: str = ""
     key: str = ""
     number: bool = True
+    short: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +40,10 @@ class Cell:
     value: float | None = None
     below: str = ""
     notes: tuple[int, ...] = ()
+
+    @property
+    def line(self) -> str:
+        return f"{self.text} ({self.below})".replace("\n", " ") if self.below else self.text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,9 +68,18 @@ class Table:
 
     def filled(self) -> Table:
         """Without the columns in which no row has a value."""
-        kept = [k for k in range(len(self.columns)) if any(row.cells[k].value is not None for row in self.rows)]
-        rows = tuple(replace(row, cells=tuple(row.cells[k] for k in kept)) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[k] for k in kept), rows=rows)
+        return self._of(
+            [k for k in range(len(self.columns)) if any(row.cells[k].value is not None for row in self.rows)]
+        )
+
+    def only(self, *keys: str) -> Table:
+        """These columns."""
+        places = {column.key: k for k, column in enumerate(self.columns)}
+        return self._of([places[key] for key in keys])
+
+    def _of(self, places: Sequence[int]) -> Table:
+        rows = tuple(replace(row, cells=tuple(row.cells[k] for k in places)) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[k] for k in places), rows=rows)
 
 
 def plain_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -76,16 +91,11 @@ def plain_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]
 
 def to_markdown(table: Table) -> str:
     """A pipe table; second lines are in brackets."""
-
-    def line(cells: Sequence[str]) -> str:
-        return "| " + " | ".join(clean(cell).replace("\n", " ").replace("|", "\\|") for cell in cells) + " |"
-
     rule = ["---", *("--:" if column.number else "---" for column in table.columns)]
-    rows = [
-        [row.name, *(f"{cell.text} ({cell.below})" if cell.below else cell.text for cell in row.cells)]
-        for row in table.rows
-    ]
-    return "\n".join([line([table.first, *(c.title for c in table.columns)]), line(rule), *map(line, rows)]) + "\n"
+    rows = [[row.name, *(cell.line for cell in row.cells)] for row in table.rows]
+    lines = [[table.first, *(column.title for column in table.columns)], rule, *rows]
+    written = [[clean(cell).replace("\n", " ").replace("|", "\\|") for cell in cells] for cells in lines]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in written)
 
 
 def to_terminal(table: Table, console: Console, options: ConsoleOptions) -> RenderableType:
@@ -95,18 +105,16 @@ def to_terminal(table: Table, console: Console, options: ConsoleOptions) -> Rend
     from rich.text import Text
 
     unnamed = rich_table(table, [""] * len(table.rows))
-    room = (
-        options.max_width - Measurement.get(console, options.update(width=10_000), unnamed).maximum + len(table.first)
-    )
+    wide = Measurement.get(console, options.update(width=10_000), unnamed).maximum
+    room = options.max_width - wide + len(table.first)
     names = [wrapped(row.name, max(room, 1)) for row in table.rows]
     if all(name.count("\n") < 2 and cell_len(line) <= room for name in names for line in name.split("\n")):
         return rich_table(table, names)
     lines = []
     for row in table.rows:
         lines.append(wrapped(row.name, options.max_width))
-        for column, cell in zip(table.columns, row.cells, strict=True):
-            below = f" ({plain(cell.below)})" if cell.below else ""
-            lines.append(f"  {plain(column.title).replace(chr(10), ' ')}: {plain(cell.text)}{below}")
+        heads = [plain(column.short or column.title).replace("\n", " ") for column in table.columns]
+        lines += [f"  {head}: {plain(cell.line)}" for head, cell in zip(heads, row.cells, strict=True)]
     return Text("\n".join(lines))
 
 
@@ -119,7 +127,7 @@ def rich_table(table: Table, names: Sequence[str]) -> RichTable:
     made = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     made.add_column(table.first, no_wrap=True)
     for column in table.columns:
-        made.add_column(column.title, justify="right", no_wrap=True)
+        made.add_column(column.short or column.title, justify="right", no_wrap=True)
     for name, row in zip(names, table.rows, strict=True):
         cells = [f"{cell.text}\n{cell.below}" if cell.below else cell.text for cell in row.cells]
         made.add_row(Text(plain(name)), *(Text(plain(cell)) for cell in cells))
@@ -140,26 +148,26 @@ def wrapped(words: str, width: int) -> str:
 # --- the tables of a run
 
 COLUMNS = tuple(
-    Column(key=key, title=title, about=about)
-    for key, title, about in (
-        ("clean", "clean, all texts", "accuracy on the whole evaluated split, unattacked"),
-        ("clean_attacked", "clean, attacked texts", "accuracy before the attack on the texts that were then attacked"),
-        ("aua", "under attack", "accuracy after the attack on the same texts; one that was wrong before counts as wrong"),
-        ("suc", "attack wins", "of the texts that were right before, the share that the attack turned; below it how many there were"),
-        ("queries", "queries", "how often the attack asked the model per text that was right before; the mean"),
-        ("perturbed", "words changed", "mean share of a text's words that were changed where the attack won"),
-        ("similarity", "similarity", "mean cosine that the attack's own constraint measured where it won, of the whole text or of a window; "
+    Column(key=key, title=title, short=short, about=about)
+    for key, title, short, about in (
+        ("clean", "clean, all texts", "clean,\nall texts", "accuracy on the whole evaluated split, unattacked"),
+        ("clean_attacked", "clean, attacked texts", "before\nattack", "accuracy before the attack on the texts that were then attacked"),
+        ("aua", "under attack", "under\nattack", "accuracy after the attack on the same texts; one that was wrong before counts as wrong"),
+        ("suc", "attack wins", "attack\nwins", "share of the texts that were right before that the attack turned; below it how many there were"),
+        ("queries", "queries", "", "how often the attack asked the model per text that was right before; the mean"),
+        ("perturbed", "words changed", "words\nchanged", "mean share of a text's words that were changed where the attack won"),
+        ("similarity", "similarity", "", "mean cosine that the attack's own constraint measured where it won, of the whole text or of a window; "
          "others have none"),
-        ("parameters", "parameters", "all of the model's, embeddings included"),
-        ("flops", "FLOPs", "floating-point operations of one forward pass over one text"),
-        ("seconds", "time", "search and training together where the search was timed, else training"),
-        ("p", "p", "exact McNemar test against the baseline on the same texts; below it, adjusted (Holm) for all pairs of arms"),
+        ("parameters", "parameters", "", "all of the model's, embeddings included"),
+        ("flops", "FLOPs", "", "floating-point operations of one forward pass over one text"),
+        ("seconds", "time", "", "search and training together where the search was timed, else training"),
+        ("p", "p", "", "exact McNemar test against the baseline on the same texts; below it, adjusted (Holm) for all pairs of arms"),
     )
 )  # fmt: skip
 
-# a measured value: how it is written, and how many decimals its interval has
-SHOWN: Mapping[str, tuple[Callable[[float | None], str], int]] = {
-    "clean": (numbers.percent, 1),
+# a measure of an attack: how it is written, and how many decimals its interval has
+MEASURED: Mapping[str, tuple[Callable[[float | None], str], int]] = {
+    "clean_attacked": (numbers.percent, 1),
     "aua": (numbers.percent, 1),
     "suc": (numbers.percent, 1),
     "queries": (lambda value: numbers.count(value, 1), 1),
@@ -168,48 +176,44 @@ SHOWN: Mapping[str, tuple[Callable[[float | None], str], int]] = {
 }
 
 
-def arms_table(run: Run, attack: str | None, anchor: str) -> Table:
+def arms_table(run: Run, attack: str | None, anchor: str = "") -> Table:
     """One row per arm under one attack (None: no attack was made)."""
     title = run.attack_titles[attack] if attack else "no attack"
-    counts = f"{run.title}: {numbers.plural(len(run.arms), 'arm')}, {title}.{_counts(run, attack)}"
-    noted = attack is not None and any(found.flags for arm in run.arms if (found := arm.attack(attack)) is not None)
-    caption = f"{counts} Under a number its 95{numbers.GLUE}% interval{'; a raised number is that of a note above' if noted else ''}."
+    found = [one for arm in run.arms if (one := arm.attack(attack)) is not None]
+    whole = [arm.evaluation for arm in run.arms if arm.evaluation is not None and arm.evaluation.n]
+    caption = f"{run.title}: {numbers.plural(len(run.arms), 'arm')}, {title}."
+    caption += f" All texts: the {whole[0].n} of {whole[0].split or 'the split'}." if whole else ""
+    caption += f" Attacked texts: {found[0].n} of {found[0].split or 'the split'}." if found else ""
+    caption += f" Under a number its 95{numbers.GLUE}% interval."
+    caption += " A raised number is that of a note above." if any(one.flags for one in found) else ""
     tests = contest(run, attack)
     rows = tuple(Row(name=arm.title, cells=_cells(run, arm, attack, tests), anchor=anchor) for arm in run.arms)
-    return Table(
-        caption=caption, label=f"{run.title}: results, {title}", first="arm", columns=COLUMNS, rows=rows
-    ).filled()
+    return Table(caption=caption, label=f"{run.title}: results, {title}", first="arm", columns=COLUMNS, rows=rows)
 
 
 def joint_table(runs: Sequence[Run]) -> Table:
     """All arms of all runs, under every attack."""
-    rows = []
+    rows: list[Row] = []
     for k, run in enumerate(runs):
-        for attack in run.attack_keys or (None,):
-            tests = contest(run, attack)
+        for attack in run.attack_titles or (None,):
             where = f"{run.title} · {run.attack_titles[attack] if attack else 'no attack'}"
-            rows += [
-                Row(name=arm.title, small=where, cells=_cells(run, arm, attack, tests), anchor=f"r{k + 1}")
-                for arm in run.arms
-            ]
+            rows += [replace(row, small=where) for row in arms_table(run, attack, f"r{k + 1}").rows]
     caption = "All runs: one row per arm and attack. p compares with the baseline of the same run."
     label = f"Results of all {len(runs)} runs"
-    return Table(caption=caption, label=label, first="arm, run", columns=COLUMNS, rows=tuple(rows)).filled()
+    return Table(caption=caption, label=label, first="arm, run", columns=COLUMNS, rows=tuple(rows))
 
 
 def pairs_table(run: Run, attack: str) -> Table | None:
     """Every arm against every other under one attack."""
-    rows = []
-    for pair in contest(run, attack).pairs:
-        alone = [sum(a and not b for a, b in outcomes) for outcomes in (pair.outcomes, pair.turned().outcomes)]
-        shown = [
-            numbers.points(pair.difference), numbers.signed_span((pair.low, pair.high)), numbers.signed_span(pair.bootstrap),
-            f"{alone[0]} : {alone[1]}", str(pair.n), numbers.p_value(pair.p), numbers.p_value(pair.adjusted),
-        ]  # fmt: skip
-        cells = tuple(Cell(text=text) for text in shown)
-        rows.append(Row(name=pair.arm.title, small=f"against {pair.other.title}", cells=cells))
-    if not rows:
-        return None
+    tests, rows = contest(run, attack), []
+    for arm, other in combinations(run.arms, 2):
+        if (pair := tests.get((arm.name, other.name))) is None:
+            continue
+        shown = (
+            numbers.points(pair.difference), numbers.signed_span(pair.interval), numbers.signed_span(pair.bootstrap),
+            "{} : {}".format(*pair.alone), str(pair.n), numbers.p_value(pair.p), numbers.p_value(pair.adjusted),
+        )  # fmt: skip
+        rows.append(Row(name=arm.title, small=f"against {other.title}", cells=tuple(Cell(text=text) for text in shown)))
     caption = (
         "Accuracy under attack, first arm minus second, in points, on the texts that both met. The interval is Newcombe's for paired "
         "proportions, which holds at small n too; the bootstrap's has no width where two arms never differ. Held alone: texts that only "
@@ -217,96 +221,52 @@ def pairs_table(run: Run, attack: str) -> Table | None:
     )
     heads = ("pair", "difference", "interval", "bootstrap interval", "held alone", "n", "p", "p, adjusted")
     label = f"{run.title}: pairs of arms, {run.attack_titles[attack]}"
-    return replace(plain_table(caption, heads, ()), label=label, rows=tuple(rows))
+    return replace(plain_table(caption, heads, ()), label=label, rows=tuple(rows)) if rows else None
 
 
 def per_class_table(run: Run) -> Table | None:
     """Precision, recall and F1 of every class, for every arm that was evaluated."""
-    rows = []
-    for arm in run.arms:
-        for i, row in enumerate(arm.evaluation.per_class if arm.evaluation else ()):
-            shown = [numbers.percent(number(row.get(key))) for key in ("precision", "recall", "f1")]
-            rows.append((arm.title, run.label(row.get("label", i)), str(row.get("n", "")), *shown))
-    if not rows:
-        return None
-    heads = ("arm", "class", "n", "precision", "recall", "F1")
-    found = plain_table("Per class, on the whole split, unattacked.", heads, rows)
+    rows = [
+        (arm.title, run.label(row.get("label", i)), str(row.get("n", "")),
+         *(numbers.percent(number(row.get(key))) for key in ("precision", "recall", "f1")))
+        for arm in run.arms
+        for i, row in enumerate(arm.evaluation.per_class if arm.evaluation else ())
+    ]  # fmt: skip
+    found = plain_table(
+        "Per class, on the whole split, unattacked.", ("arm", "class", "n", "precision", "recall", "F1"), rows
+    )
     columns = tuple(replace(column, number=column.title != "class") for column in found.columns)
-    return replace(found, label=f"{run.title}: classes", columns=columns)
-
-
-def attacked_table(run: Run, attack: str) -> Table:
-    """One attack on every arm, for a terminal."""
-    heads = ("arm", "before\nattack", "under\nattack", "attack\nwins", "words\nchanged", "queries", "p")
-    tests, rows = contest(run, attack), []
-    for arm in run.arms:
-        found, pair = arm.attack(attack), tests.between(arm, run.base)
-        if found is None:
-            rows.append(Row(name=arm.title, cells=(Cell(text=numbers.NONE),) * (len(heads) - 1)))
-            continue
-        cells = (
-            Cell(text=numbers.percent(found.clean), below=numbers.brief(found.intervals.get("clean"))),
-            Cell(text=numbers.percent(found.aua), below=numbers.brief(found.intervals.get("aua"))),
-            Cell(text=numbers.percent(found.suc), below=f"of {found.attacked}" if found.attacked is not None else ""),
-            Cell(text=numbers.percent(found.perturbed)),
-            Cell(text=numbers.count(found.queries, 1)),
-            Cell(text="baseline" if arm is run.base else numbers.p_value(pair.p if pair else None)),
-        )
-        rows.append(Row(name=arm.title, cells=cells))
-    return replace(plain_table("", heads, ()), rows=tuple(rows))
-
-
-def models_table(run: Run) -> Table:
-    """The models of a run and what they cost, for a terminal."""
-    rows = []
-    for arm in run.arms:
-        interval = arm.evaluation.interval if arm.evaluation else None
-        cells = (
-            Cell(text=numbers.percent(arm.clean), below=numbers.brief(interval)),
-            Cell(text=numbers.amount(arm.cost.get("parameters"))),
-            Cell(text=numbers.amount(arm.cost.get("flops_per_example"))),
-            Cell(text=numbers.seconds(total_seconds(arm))),
-        )
-        rows.append(Row(name=arm.title, cells=cells))
-    return replace(plain_table("", ("arm", "clean,\nall texts", "parameters", "FLOPs", "time"), ()), rows=tuple(rows))
+    return replace(found, label=f"{run.title}: classes", columns=columns) if rows else None
 
 
 def _cells(run: Run, arm: Arm, attack: str | None, tests: Contest) -> tuple[Cell, ...]:
-    notes, found, pair, cost = cited(run, attack, arm), arm.attack(attack), tests.between(arm, run.base), arm.cost
-    interval, p = arm.evaluation.interval if arm.evaluation else None, pair.p if pair else None
-    size, flops, time = cost.get("parameters"), cost.get("flops_per_example"), total_seconds(arm)
+    found, pair, cost = arm.attack(attack), tests.get((arm.name, run.baseline)), arm.cost
+    size, flops, dense = (cost.get(key) for key in ("parameters", "flops_per_example", "dense_flops_per_example"))
+    fewer = f"{dense / flops:.2f} × fewer" if flops and dense and dense != flops else ""
+    time, interval = total_seconds(arm), arm.evaluation.interval if arm.evaluation else None
+    p = "baseline" if arm.name == run.baseline else numbers.p_value(pair.p if pair else None)
     adjusted = f"adj. {numbers.p_value(pair.adjusted)}" if pair and pair.of > 1 else ""
     return (
         Cell(text=numbers.percent(arm.clean), value=arm.clean, below=numbers.brief(interval)),
-        _measured("clean", found, notes.get("clean_attacked", ())),
-        *(_measured(key, found, notes.get(key, ())) for key in SHOWN if key != "clean"),
+        *attack_cells(found, cited(run, attack, arm)),
         Cell(text=numbers.amount(size), value=size),
-        Cell(text=numbers.amount(flops), value=flops, below=_ratio(arm)),
+        Cell(text=numbers.amount(flops), value=flops, below=fewer),
         Cell(text=numbers.seconds(time), value=time),
-        Cell(text="baseline" if arm is run.base else numbers.p_value(p), value=p, below=adjusted),
+        Cell(text=p, value=pair.p if pair else None, below=adjusted),
     )
 
 
-def _measured(key: str, found: Attack | None, notes: tuple[int, ...]) -> Cell:
-    value = getattr(found, key) if found else None
-    interval = found.intervals.get(key) if found and value is not None else None
-    written, digits = SHOWN[key]
-    below = f"{interval[0]:.{digits}f}–{interval[1]:.{digits}f}" if interval and key != "queries" else ""
-    if key == "suc" and found and found.attacked is not None:
-        below = f"{below} of {found.attacked}".strip()
-    return Cell(text=written(value), value=value, below=below, notes=notes if value is not None else ())
-
-
-def _ratio(arm: Arm) -> str:
-    mine, dense = arm.cost.get("flops_per_example"), arm.cost.get("dense_flops_per_example")
-    return f"{dense / mine:.2f} × fewer" if mine and dense and dense != mine else ""
-
-
-def _counts(run: Run, attack: str | None) -> str:
-    """How many texts the two kinds of clean accuracy are of."""
-    found = next((f for arm in run.arms if (f := arm.attack(attack)) is not None), None)
-    whole = next((arm.evaluation for arm in run.arms if arm.evaluation is not None and arm.evaluation.n), None)
-    parts = [f"All texts: the {whole.n} of {whole.split or 'the split'}" if whole else ""]
-    parts.append(f"attacked texts: {found.n} of {found.split or 'the split'}" if found else "")
-    text = "; ".join(filter(None, parts))
-    return f" {text[0].upper()}{text[1:]}." if text else ""
+def attack_cells(found: Attack | None, notes: Mapping[str, tuple[int, ...]] | None = None) -> tuple[Cell, ...]:
+    """The cells of one attack's measures; ``notes``: numbers of the notes about them."""
+    cells = []
+    for key, (write, digits) in MEASURED.items():
+        name, below = key.removesuffix("_attacked"), ""
+        if found is None or (value := getattr(found, name)) is None:
+            cells.append(Cell(text=numbers.NONE))
+            continue
+        if (ends := found.intervals.get(name)) and name != "queries":
+            below = f"{ends[0]:.{digits}f}–{ends[1]:.{digits}f}"
+        if name == "suc" and found.attacked is not None:
+            below = f"{below}\nof {found.attacked}".strip()
+        cells.append(Cell(text=write(value), value=value, below=below, notes=(notes or {}).get(key, ())))
+    return tuple(cells)
