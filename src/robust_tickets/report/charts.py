@@ -531,8 +531,8 @@ def heat_map(of: Heat, *, alt: str) -> Markup:
     for a, row in enumerate(of.values):
         for b, value in enumerate(row):
             title = tag("title", f"{of.axis}s {of.names[a]} and {of.names[b]}: {100 * value:.1f} % differ")
-            at = left + b * size, top + side - (a + 1) * size, size, size
-            cells.append(rect(*at, "heat", title, fill_opacity=shade(value / worst if worst else 0.0)))
+            x, y = left + b * size, top + side - (a + 1) * size
+            cells.append(rect(x, y, size, size, "heat", title, fill_opacity=shade(value / worst if worst else 0.0)))
     parts = [
         label(left, top - 12, of.title, kind="name"),
         group(*cells),
@@ -547,7 +547,7 @@ def heat_map(of: Heat, *, alt: str) -> Markup:
         place = (x - 4, "start") if x < left + side / 2 else (min(x + 4, left + side), "end")
         parts.append(line(x, top - 5, x, top + side, "stop"))
         parts.append(label(place[0], top - 10, of.mark[1], place[1], "stop-word"))
-    y, steps = top + side + 44, 20
+    y, steps = top + side + 44.0, 20
     for k in range(steps):
         parts.append(rect(left + k * scale / steps, y, scale / steps, 9, "heat", fill_opacity=shade(k / (steps - 1))))
     parts += [

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
@@ -510,7 +510,7 @@ def lenient(cls: type[T], found: Mapping[str, Any], **given: Any) -> T:
 
 
 @cache
-def _readers(cls: type) -> dict[str, Callable[[Any], Any]]:
+def _readers(cls: Hashable) -> dict[str, Callable[[Any], Any]]:
     return {name: _reader(hint) for name, hint in get_type_hints(cls).items()}
 
 

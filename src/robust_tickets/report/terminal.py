@@ -95,7 +95,7 @@ def _attack_figures(run: Run, key: str) -> list[dict[str, object] | None]:
         rows.append(
             {name: getattr(found, name) for name in wanted}
             | {"title": run.attack_titles[key], "split": found.split, "flags": list(found.flags), "headline": headline}
-            | {"intervals": {name: list(ends) for name, ends in found.intervals.items()}}
+            | {"intervals": {name: list(ends) for name, ends in found.intervals.items() if name != "aua_upper"}}
             | {"p": pair.p if pair else None, "p_adjusted": pair.adjusted if pair else None}
             | {"difference": pair.difference if pair else None}
             | {"difference_interval": list(pair.interval) if pair else None}

@@ -94,11 +94,11 @@ def contest(run: Run, attack: str | None) -> Contest:
         if shared := sorted(mine.keys() & theirs.keys()):
             both = tuple(mine[i] for i in shared), tuple(theirs[i] for i in shared)
             pairs.append(Comparison(arm=arm, other=other, outcomes=both, p=mcnemar_exact(*both)))
-    found: dict[tuple[str, str], Comparison] = {}
+    tests: dict[tuple[str, str], Comparison] = {}
     for pair, adjusted in zip(pairs, holm([pair.p for pair in pairs]), strict=True):
         pair = replace(pair, adjusted=adjusted, of=len(pairs))
-        found |= {(pair.arm.name, pair.other.name): pair, (pair.other.name, pair.arm.name): pair.turned()}
-    return found
+        tests |= {(pair.arm.name, pair.other.name): pair, (pair.other.name, pair.arm.name): pair.turned()}
+    return tests
 
 
 def _robust(attack: Attack) -> dict[str, bool]:
@@ -145,8 +145,8 @@ def verdict(run: Run, attack: str) -> Verdict:
         losers: dict[str, list[str]] = {}
         for pair in better:
             losers.setdefault(pair.arm.title, []).append(pair.other.title)
-        found = "; ".join(f"{arm} is harder to fool than {numbers.listed(others)}" for arm, others in losers.items())
-        lines.append(f"Under {title}, {found}.")
+        words = "; ".join(f"{arm} is harder to fool than {numbers.listed(others)}" for arm, others in losers.items())
+        lines.append(f"Under {title}, {words}.")
     else:
         n = min(pair.n for pair in pairs)
         what = f"under {title}, no arm is shown to be harder to fool"
