@@ -126,14 +126,11 @@ def _view(run: Run, key: str, level: str) -> dict[str, Any]:
         for attack in titles or (None,)
     ]
     shown = {column.key for part in parts for column in part["arms"].columns}
-    drawn = [
-        *(
-            (f"figure-{k}", named("Clean against robust", one), [figures.scatter(run, one)])
-            for k, one in enumerate(titles)
-        ),
-        ("budget", "Accuracy against query budget", figures.budget_curves(run)),
-        ("queries", "How many queries it took", [figures.query_histogram(run)]),
-    ]
+    drawn: list[tuple[str, str, Sequence[Markup | None]]] = []
+    for k, attack in enumerate(titles):
+        drawn.append((f"figure-{k}", named("Clean against robust", attack), [figures.scatter(run, attack)]))
+    drawn.append(("budget", "Accuracy against query budget", figures.budget_curves(run)))
+    drawn.append(("queries", "How many queries it took", [figures.query_histogram(run)]))
     f1 = {arm.title: arm.evaluation.macro_f1 for arm in run.arms if arm.evaluation}
     return {
         "run": run,

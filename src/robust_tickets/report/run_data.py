@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
@@ -445,7 +445,8 @@ def no_result(folder: Path) -> TicketsError:
         hint = f"resume it: {command}" if command else "the command that began it resumes it"
         message = f"the run in {folder} is not finished: arms.json is missing"
         return TicketsError(message, hint=hint, code="run.unfinished")
-    message = f"{folder} holds no run and no attack: arms.json is missing, and so is {RESULT}"
+    message = f"{folder} is neither a finished run nor a finished attack: arms.json is missing, and so is {RESULT}"
+    message = message if folder.exists() else f"no such folder: {folder}"
     return TicketsError(message, hint="`tickets ls runs` lists the runs here", code="run.folder")
 
 
@@ -506,11 +507,12 @@ def interval(value: Any) -> Interval | None:
 
 def lenient(cls: type[T], found: Mapping[str, Any], **given: Any) -> T:
     """An instance of ``cls`` from a JSON object; what is of another type is None, or empty in a field that has no None."""
-    return cls(**{name: read(found.get(name)) for name, read in _readers(cls).items() if name not in given}, **given)
+    readers: Mapping[str, Callable[[Any], Any]] = _readers(cls)  # type: ignore[arg-type]
+    return cls(**{name: read(found.get(name)) for name, read in readers.items() if name not in given}, **given)
 
 
 @cache
-def _readers(cls: Hashable) -> dict[str, Callable[[Any], Any]]:
+def _readers(cls: type) -> dict[str, Callable[[Any], Any]]:
     return {name: _reader(hint) for name, hint in get_type_hints(cls).items()}
 
 
