@@ -6,7 +6,6 @@ import csv
 import hashlib
 import html
 import json
-import re
 import shlex
 import sys
 from collections.abc import Iterator
@@ -410,28 +409,12 @@ def test_a_replay_with_failed_examples_ends_with_3(capsys: Capture, services: st
     assert "errors" in tickets(capsys, *call, "--max-failed", "100")["cells"][1]["flag_codes"]
 
 
-def test_exchanged_labels_are_flagged_with_the_map_that_turns_them(
-    capsys: Capture, module: str, tmp_path: Path
-) -> None:
-    numbers, words = rows(tmp_path / "n.jsonl", (0, 1)), rows(tmp_path / "w.jsonl")
-    swapped = ("0=good,1=bad", "bad=good,good=bad")
-    for place, (data, given) in enumerate(zip((numbers, words), swapped, strict=True)):
-        flags = ("--labels", "bad,good", "--n", "0")
-        wrong = attack(capsys, module, data, tmp_path / f"a{place}", *flags, "--label-map", given)
-        assert (wrong["clean"], wrong["flag_codes"][0]) == (0, "below-chance")
-        (proposed,) = re.findall(r"--label-map (\S+)", wrong["flags"][0])
-        right = attack(capsys, module, data, tmp_path / f"b{place}", *flags, "--label-map", proposed)
-        assert (right["clean"], "below-chance" in right["flag_codes"]) == (100, False)
-    order = attack(
-        capsys, module, words, tmp_path / "c", "--labels", "good,bad", "--n", "0"
-    )  # the outputs, not the data, are misnamed
-    (proposed,) = re.findall(r"--label-map (\S+)", order["flags"][0])
-    assert (
-        attack(capsys, module, words, tmp_path / "d", "--labels", "good,bad", "--n", "0", "--label-map", proposed)[
-            "clean"
-        ]
-        == 100
-    )
+def test_exchanged_labels_are_flagged(capsys: Capture, module: str, tmp_path: Path) -> None:
+    data, flags = rows(tmp_path / "n.jsonl", (0, 1)), ("--labels", "bad,good", "--n", "0")
+    wrong = attack(capsys, module, data, tmp_path / "a", *flags, "--label-map", "0=good,1=bad")
+    assert (wrong["clean"], wrong["flag_codes"][0]) == (0, "below-chance")
+    right = attack(capsys, module, data, tmp_path / "b", *flags, "--label-map", "0=bad,1=good")
+    assert (right["clean"], "below-chance" in right["flag_codes"]) == (100, False)
 
 
 @pytest.mark.parametrize("name", ATTACKS.names())

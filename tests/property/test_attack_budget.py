@@ -74,7 +74,7 @@ def test_the_curve_in_the_result_counts_them() -> None:
         count = len(within(one, point["budget"]))
         right = one.outcomes["success"] + one.outcomes["failed"] - count
         assert (point["broken"], point["accuracy"]) == (count, round(100 * right / one.n, 4))
-        assert point["interval"] == tuple(round(100 * end, 4) for end in wilson(right, one.n))
+        assert point["interval"] == [round(100 * end, 4) for end in wilson(right, one.n)]
     assert one.curve[-1]["accuracy"] == one.aua
     limited = attacked(1, 2, 70)
     assert [p["budget"] for p in limited.curve] == [1, 2, 5, 10, 20, 50, 70]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +15,13 @@ from attacking import toy_victim
 from robust_tickets.attack.flags import CODES, flags_of
 from robust_tickets.attack.options import AttackOptions
 from robust_tickets.attack.recipes.pwws import PWWS
-from robust_tickets.attack.scheduler import Reasons
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from tiny import tiny_classifier
 
 LABELS = ("neg", "pos")
 CALM: dict[str, Any] = {
-    "n": 200, "attacked": 180, "ended": 180, "errors": 0, "given": {(0, 0): 90, (1, 1): 90, (0, 1): 20}, "classes": {0, 1},
+    "n": 200, "attacked": 180, "ended": 180, "errors": 0, "classes": {0, 1},
     "only_answer": None, "confidence": 0.9, "blind": 0, "unmoved": 0, "unsteady": 0, "stuck": 0, "seen": None, "subset": "balanced",
     "scoring": "probability", "compat": None, "temperature": 1.0, "calibration": None, "resources": {}, "dropped": (),
     "cut": 0, "query_budget": None, "precision": None, "unconfirmed": None,
@@ -32,7 +32,7 @@ FITTED = {"split": "validation", "n": 500, "fitted": True, "why": ""}
 def codes(**changes: Any) -> list[str]:
     """The flags of a calm attack but for ``changes``."""
     now: Any = SimpleNamespace(**{**CALM, **changes})
-    tally: Any = SimpleNamespace(**vars(now), reasons=Reasons(), mean_confidence=lambda: now.confidence)
+    tally: Any = SimpleNamespace(**vars(now), reasons=Counter(x=now.errors), mean_confidence=now.confidence)
     options = AttackOptions(query_budget=now.query_budget, precision=now.precision)
     victim = SimpleNamespace(labels=LABELS, cut_at=128, function=None)
     about = {name: getattr(now, name) for name in ("seen", "subset", "temperature", "calibration", "resources", "cut")}
@@ -42,7 +42,6 @@ def codes(**changes: Any) -> list[str]:
         victim=victim,
         ids=("id",) * 200,
         labels=LABELS,
-        called={"neg": 0, "pos": 1},
         classes=None,
         probes=[None] * 8,
         recipe=SimpleNamespace(scoring=now.scoring),
@@ -57,8 +56,8 @@ def test_a_calm_attack_has_no_flags() -> None:
 
 
 RAISED: list[tuple[dict[str, Any], str]] = [
-    ({"given": {(0, 1): 200, (1, 0): 200}, "attacked": 0, "ended": 0}, "below-chance"),
-    ({"n": 99}, "few-examples"),
+    ({"attacked": 0, "ended": 0}, "below-chance"),
+    ({"n": 99, "attacked": 90}, "few-examples"),
     ({"classes": {0}}, "one-class"),
     ({"subset": "first"}, "first-rows"),
     ({"seen": {"split": "train", "count": 3}}, "seen-in-training"),
@@ -98,10 +97,10 @@ def test_the_codes_are_those_that_are_raised_and_those_of_the_page() -> None:
 @pytest.mark.parametrize(
     "changes",
     [
-        {"n": 100},
+        {"n": 100, "attacked": 90},
         {"subset": "random"},
         {"seen": {"split": "train", "count": 0}},
-        {"confidence": None},
+        {"confidence": 0.0},
         {"blind": 18},
         {"unmoved": 18},
         {"stuck": 18},

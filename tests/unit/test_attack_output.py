@@ -18,7 +18,7 @@ from attacking import Literal, toy_victim
 from refusing import refused
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult, ExampleOutcome
-from robust_tickets.attack.tables import names, write_table
+from robust_tickets.attack.tables import write_table
 from robust_tickets.data.task import Split
 
 TEXTS = [
@@ -153,7 +153,6 @@ def delimited(path: Path) -> list[dict[str, str]]:
 @pytest.mark.parametrize("ending", ["csv", "tsv"])
 def test_a_delimited_table_reads_back(result: AttackResult, tmp_path: Path, ending: str) -> None:
     rows = delimited(result.table(tmp_path / f"t.{ending}"))
-    assert list(rows[0]) == names(("premise", "hypothesis"))
     for row, example in zip(rows, result.examples(), strict=True):
         assert (row["original_premise"], row["original_hypothesis"]) == example.original
         if example.perturbed:
@@ -166,7 +165,6 @@ def test_a_delimited_table_reads_back(result: AttackResult, tmp_path: Path, endi
 
 def test_a_parquet_table_reads_back(result: AttackResult, tmp_path: Path) -> None:
     table = parquet.read_table(result.table(tmp_path / "t.parquet"))
-    assert table.column_names == names(("premise", "hypothesis"))
     for row, example in zip(table.to_pylist(), result.examples(), strict=True):
         assert (row["original_premise"], row["original_hypothesis"]) == example.original
         assert row["perturbed_premise"] == (example.perturbed[0] if example.perturbed else None)

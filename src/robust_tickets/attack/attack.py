@@ -55,19 +55,15 @@ class Attack(Settings):
         super().__post_init__()
         for part in self.constraints:
             if not isinstance(part, Constraint | WordConstraint):
-                raise TicketsError(
-                    f"constraints are components of attack.constraints, got {part!r:.60} ({type(part).__name__})",
-                    hint="write one as docs/extending.md has it",
-                    code="attack.constraint",
-                )
+                message = f"constraints are components of attack.constraints, got {part!r:.60}"
+                raise TicketsError(message, hint="write one as docs/extending.md has it", code="attack.constraint")
         self.rules()
 
     def rules(self) -> Rules:
-        package, _, file = type(self).__module__.rpartition(".")
+        module = type(self).__module__
+        package, _, file = module.rpartition(".")
         # a plug-in is its own, whatever its file is called: no profile was checked for it
-        return rules_of(
-            self.compat, file if package == ATTACKS.package else f"{type(self).__module__}.{type(self).__name__}"
-        )
+        return rules_of(self.compat, file if package == ATTACKS.package else f"{module}.{type(self).__name__}")
 
     def needs(self) -> tuple[str, ...]:
         """The resources it needs with these settings, by kind (``resources.kinds``)."""
@@ -100,13 +96,11 @@ class Attack(Settings):
     def assemble(self, use: Loaded) -> GreedySearch:
         """The search with what is loaded: a constraint whose resource was dropped is left out, and the title says so."""
         search = self.build(use)
+        kept = [each for each in search.constraints if None not in (getattr(each, k) for k in resources_in(each))]
         added = [
             replace(part, **{kind: getattr(use, kind) for kind in resources_in(part)})  # type: ignore[type-var]
             for part in self.constraints
         ]
-        kept = (
-            part for part in search.constraints if all(getattr(part, kind) is not None for kind in resources_in(part))
-        )
         gone = [kind for kind in self.needs() if getattr(use, kind) is None]
         return replace(
             search,
@@ -161,28 +155,19 @@ class Attack(Settings):
         """
         from robust_tickets.attack.engine import run
 
-        job = AttackRun(
-            recipe=self,
-            victim=clf,
-            split=split,
-            options=AttackOptions(
-                n=n,
-                seed=seed,
-                subset=subset,
-                temperature=temperature,
-                precision=precision,
-                query_budget=query_budget,
-                max_failed=max_failed,
-            ),
-            data=AttackData(
-                ids=ids,
-                labels=labels,
-                label_map=label_map,
-                calibration=calibration,
-                seen=seen,
-                clean_full=clean_full,
-            ),
+        options = AttackOptions(
+            n=n,
+            seed=seed,
+            subset=subset,
+            temperature=temperature,
+            precision=precision,
+            query_budget=query_budget,
+            max_failed=max_failed,
         )
+        data = AttackData(
+            ids=ids, labels=labels, label_map=label_map, calibration=calibration, seen=seen, clean_full=clean_full
+        )
+        job = AttackRun(recipe=self, victim=clf, split=split, options=options, data=data)
         speed = Speed(token_budget=token_budget, live=live, workers=workers)
         return run(job, None if folder is None else Path(folder), speed)
 
@@ -232,7 +217,6 @@ class AttackData:
     ids: Sequence[str | int] | None = None  # the examples, by id or row number; none: a sample
     labels: Sequence[str] | None = None  # the task's label names; none: a label is a class number of the victim
     label_map: Mapping[str, int | str] | None = None  # which class of the victim a label is, where the names differ
-    called: Mapping[str, int] | None = None  # what the data call the labels, where those are not ``labels``
     calibration: Split | None = None  # rows to fit the temperature on; none: those of the split that are not attacked
     seen: Split | None = None  # what the victim was trained on
     clean_full: float | None = None  # the victim's accuracy on the whole split
@@ -250,18 +234,20 @@ class AttackRun:
 
     def __post_init__(self) -> None:
         as_classifier(self.victim, "attacked")
-        _check_split(self.split, "what is attacked")
-        for name, other in (("seen", self.data.seen), ("calibration", self.data.calibration)):
-            if other is not None:
-                _check_split(other, name)
+        beside = {"seen": self.data.seen, "calibration": self.data.calibration}
+        for what, split in {
+            "what is attacked": self.split,
+            **{k: v for k, v in beside.items() if v is not None},
+        }.items():
+            if not hasattr(split, "digest") or hasattr(split, "splits"):  # a whole task has splits
+                raise TicketsError(
+                    f"{what} is a split of a task, got a {type(split).__name__}",
+                    hint="task.test of a loaded task, or data.task.Split.of(texts, labels)",
+                    code="attack.split",
+                )
         self.victim.check_columns(self.split.columns, "the split to attack")
-        if self.recipe.white_box and not isinstance(self.victim, ModelClassifier):
-            raise TicketsError(
-                f"{type(self.recipe).__name__} reads the victim's gradients, and {self.victim.identity} answers with "
-                "probabilities only",
-                hint="attack the model itself, loaded by load_classifier, or take an attack that only asks, such as PWWS "
-                "or TextFooler",
-            )
+        if self.recipe.white_box:
+            self.victim.needs_model("attacked by its gradients")
 
     # --- the examples and their labels
 
@@ -283,11 +269,6 @@ class AttackRun:
         """The task's label names."""
         return tuple(self.data.labels or self.victim.labels)
 
-    @property
-    def called(self) -> Mapping[str, int]:
-        """What the data call each label, for a label map to paste."""
-        return self.data.called or {name: i for i, name in enumerate(self.labels)}
-
     @cached_property
     def classes(self) -> tuple[int, ...] | None:
         """The victim's class for each of the task's labels, where they are matched by name."""
@@ -297,7 +278,8 @@ class AttackRun:
         """The victim's class for a label of the split."""
         count = len(self.classes) if self.classes is not None else len(self.victim.labels)
         if not 0 <= label < count:
-            raise TicketsError(f"label {label} is none of the {count} classes", hint="check the labels of the data")
+            message = f"label {label} is none of the {count} classes"
+            raise TicketsError(message, hint="check the labels of the data", code="attack.label")
         return self.classes[label] if self.classes is not None else label
 
     def label_of(self, predicted: int) -> int | None:
@@ -408,7 +390,7 @@ class AttackRun:
 
     def header(self) -> dict[str, Any]:
         """What result.json says of the attack itself."""
-        options = self.options
+        options, split = self.options, self.split
         return {
             "attack": self.search.title,
             "digest": self.digest,
@@ -417,7 +399,15 @@ class AttackRun:
             "constraints": self.search.describe(),
             "resources": self.resources,
             "model": about_model(self.victim),
-            "task": self._about_task(),
+            "task": {
+                "split": split.name,
+                "digest": split.digest,
+                "columns": list(split.columns),
+                "labels": list(self.labels),
+                "rows": len(split),
+                "asked": options.n if self.data.ids is None else None,
+                "by_class": by_class(split.labels[self.rows], len(self.labels)),
+            },
             "ids": self.ids,
             "subset": self.subset,
             "seed": options.seed,
@@ -430,19 +420,6 @@ class AttackRun:
             "clean_full": self.data.clean_full,
         }
 
-    def _about_task(self) -> dict[str, Any]:
-        """Which split, and how many of its rows were attacked, of each class."""
-        split = self.split
-        return {
-            "split": split.name,
-            "digest": split.digest,
-            "columns": list(split.columns),
-            "labels": list(self.labels),
-            "rows": len(split),
-            "asked": self.options.n if self.data.ids is None else None,
-            "by_class": by_class(split.labels[self.rows], len(self.labels)),
-        }
-
 
 def about_model(clf: Classifier) -> dict[str, Any]:
     """What a result says of the model behind its numbers."""
@@ -453,13 +430,3 @@ def about_model(clf: Classifier) -> dict[str, Any]:
         "dtype": str(clf.model.dtype).removeprefix("torch.") if isinstance(clf, ModelClassifier) else None,
         "max_length": clf.cut_at,
     }
-
-
-def _check_split(value: object, what: str) -> None:
-    """Refuse anything but a split, a whole task and a list of texts among it; ``what`` it is to be."""
-    if hasattr(value, "splits") or not hasattr(value, "digest"):
-        hint = "task.test of a loaded task, or data.task.Split.of(texts, labels)"
-        raise TicketsError(
-            f"{what} is a split of a task, got a {type(value).__name__}",
-            hint="give one of its splits: task.test" if hasattr(value, "splits") else hint,
-        )

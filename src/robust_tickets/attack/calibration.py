@@ -1,7 +1,7 @@
-"""The temperature of an attacked victim: none, given, or fitted so that its confidence matches its accuracy.
+"""The temperature of an attacked victim, fitted so that its confidence matches its accuracy (Guo et al., 2017).
 
 An over-confident victim's probabilities are all 1 in float32, and an attack that follows them sees no way; dividing the logits by a
-temperature changes no prediction, only how much of the way the attack sees (Guo et al., 2017, fit it by the likelihood of held-out rows).
+temperature changes no prediction, only how much of the way the attack sees.
 
 The fit is exact: in 1/T the likelihood has one maximum, at which the mean logit of the right class equals the mean expected logit. It
 has none where the victim is right on every row (no T is small enough) or right no more often than its logits would be by chance (none is
@@ -17,6 +17,7 @@ import numpy as np
 
 from robust_tickets.attack.options import CALIBRATED
 from robust_tickets.classifier import Classifier
+from robust_tickets.classifier.base import probabilities
 from robust_tickets.errors import TicketsError
 from robust_tickets.progress import warn
 
@@ -37,19 +38,15 @@ def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Sp
     """
     if asked != CALIBRATED:
         if calibration is not None:
-            raise TicketsError(
-                f"a split to calibrate on was given, but the temperature is {asked}",
-                hint=f'ask for temperature="{CALIBRATED}"',
-                code="attack.calibration",
-            )
+            message, hint = f"a split to calibrate on was given, but the temperature is {asked}", "ask for temperature"
+            raise TicketsError(message, hint=f'{hint}="{CALIBRATED}"', code="attack.calibration")
         return None
     source = split if calibration is None else calibration
     if len(source.columns) != len(split.columns):
-        raise TicketsError(
-            f"the rows to calibrate on have {len(source.columns)} text column(s), those to attack {len(split.columns)}",
-            hint="give a split of the same task",
-            code="attack.calibration",
+        message = (
+            f"the rows to calibrate on have {len(source.columns)} text column(s), those to attack {len(split.columns)}"
         )
+        raise TicketsError(message, hint="give a split of the same task", code="attack.calibration")
     # the same text under another id is an attacked text too
     free = np.flatnonzero(~np.isin(source.keys, split.keys[rows]))
     if len(free) < LEAST:
@@ -83,7 +80,7 @@ def fit(logits: np.ndarray, labels: np.ndarray) -> tuple[float | None, str]:
         return None, f"the victim is right on all {n} calibration rows, and no temperature is low enough for that"
 
     def slope(beta: float) -> float:  # of the loss in beta = 1/T; rises with beta
-        return float(((_softmax(logits * beta) * logits).sum(axis=1) - right).mean())
+        return float(((probabilities(logits * beta) * logits).sum(axis=1) - right).mean())
 
     low, high = math.log(1 / HIGHEST), math.log(1 / LOWEST)
     if slope(math.exp(low)) >= 0:
@@ -106,13 +103,8 @@ def nll(logits: np.ndarray, labels: np.ndarray) -> float:
 
 def ece(logits: np.ndarray, labels: np.ndarray) -> float:
     """Expected calibration error: how far confidence lies from accuracy, over bins of equal width weighted by their rows."""
-    p = _softmax(logits)
+    p = probabilities(logits)
     confidence, right = p.max(axis=1), p.argmax(axis=1) == labels
     bins = np.minimum((confidence * BINS).astype(int), BINS - 1)
     gaps = np.bincount(bins, weights=confidence - right, minlength=BINS)
     return float(np.abs(gaps).sum() / len(labels))
-
-
-def _softmax(logits: np.ndarray) -> np.ndarray:
-    grown = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return np.asarray(grown / grown.sum(axis=1, keepdims=True))

@@ -9,14 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from robust_tickets.attack.attack import AttackRun
-from robust_tickets.attack.example import IN_FLIGHT, ExampleState, Steps
+from robust_tickets.attack.example import IN_FLIGHT, ExampleState, Scored, Steps
 from robust_tickets.attack.flags import UNSTEADY
 from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.options import Speed
-from robust_tickets.attack.result import FINAL, PART, RESULT, AttackResult, ExampleLog, ExampleOutcome, whole_lines
+from robust_tickets.attack.result import FINAL, PART, RESULT, AttackResult, ExampleLog, ExampleOutcome, read_lines
 from robust_tickets.attack.scheduler import Failed, Failures, Service, drive
 from robust_tickets.attack.services import Gradient, Victim
 from robust_tickets.attack.text import Text, marks, words_changed
@@ -45,15 +44,12 @@ def run(job: AttackRun, folder: Path | None = None, speed: Speed = Speed()) -> A
         if job.recipe.white_box:
             services["gradient"] = Gradient(victim)
         if job.cut:
-            say(
-                f"attack: {job.cut} of {len(job.rows)} texts are longer than the {job.victim.cut_at} tokens that the victim reads "
-                "(max_length)"
-            )
+            read = f"the {job.victim.cut_at} tokens that the victim reads (max_length)"
+            say(f"attack: {job.cut} of {len(job.rows)} texts are longer than {read}")
         _attack_missing(job, log, services, speed)
         result = AttackResult.of(job, log)
-        for code, text in zip(result.flag_codes, result.flags, strict=True):
-            if code == UNSTEADY:
-                warn(f"{text}, and the same command does not know it again")
+        if UNSTEADY in result.flag_codes:
+            warn(f"{result.flags[result.flag_codes.index(UNSTEADY)]}, and the same command does not know it again")
         if folder is not None:
             write_chunks(folder / FINAL, log.lines())
             result.save(folder)
@@ -72,44 +68,40 @@ def _attack_missing(job: AttackRun, log: ExampleLog, services: Mapping[str, Serv
         for number, outcome in answered(job, missing, services, speed):
             failures.check(outcome)
             if isinstance(outcome, Failed):
-                outcome = outcome.known or _not_answered(job, number, outcome.problem)
+                outcome = outcome.known or _unanswered(job, number, outcome.problem)
             log.add(number, outcome.to_json(), time.monotonic() - start)
             bar.advance(1)
 
 
 def answered(
-    job: AttackRun, numbers: Sequence[int], services: Mapping[str, Any], speed: Speed
+    job: AttackRun, numbers: Sequence[int], services: Mapping[str, Service], speed: Speed
 ) -> Iterator[tuple[int, ExampleOutcome | Failed]]:
     """The outcomes of these examples as they finish, in this process or shared by worker processes."""
-    victim: Victim = services["victim"]
+    victim = services["victim"]
+    assert isinstance(victim, Victim)
     live = min(speed.live or victim.live, max(1, len(numbers)))
 
     def steps(number: int) -> Steps:
         return attack_one(job, number, victim, IN_FLIGHT // live)
 
-    if workers := _workers(speed.workers, victim, len(numbers), live):
+    workers = 0
+    if victim.divisible:  # its forward passes are a function of token ids alone, as on a GPU
+        wanted = speed.workers
+        workers = how_many(len(numbers) if live > 1 else 0) if wanted is None else can_fork(min(wanted, len(numbers)))
+    elif speed.workers:
+        say("workers: only an attack on a model on a GPU is shared by worker processes; this one runs in one process")
+    if workers:
         return fan_out(numbers, steps, services, live, workers)
     return drive(((number, steps(number)) for number in numbers), services, live, victim.groups)
-
-
-def _workers(asked: int | None, victim: Victim, examples: int, live: int) -> int:
-    """How many worker processes; none unless the victim's forward passes are a function of token ids alone, as on a GPU."""
-    if not victim.divisible:
-        if asked:
-            say(
-                "workers: only an attack on a model on a GPU is shared by worker processes; this one runs in one process"
-            )
-        return 0
-    return how_many(examples if live > 1 else 0) if asked is None else can_fork(min(asked, examples))
 
 
 def attack_one(job: AttackRun, number: int, victim: Victim, in_flight: int) -> Steps:
     """The attack on one example; reads it only when its turn has come."""
     example = job.split[int(job.rows[number])]
-    label = job.class_of(example.label)
+    target = job.class_of(example.label)
     state = ExampleState(
         original=Text.of(example.texts, job.rules),
-        goal=Untargeted(label, odds=job.recipe.scoring == "log-odds"),
+        goal=Untargeted(target, odds=job.recipe.scoring == "log-odds"),
         column_names=tuple(job.split.columns),
         noise=victim.noise,
         slope_noise=victim.rounding,
@@ -117,60 +109,48 @@ def attack_one(job: AttackRun, number: int, victim: Victim, in_flight: int) -> S
         budget=float("inf") if job.options.query_budget is None else job.options.query_budget,
         seed=derive(job.options.seed, "attack", example.id),
     )
+
+    def outcome(status: str, first: Scored, **more: object) -> ExampleOutcome:
+        before = first.row.probabilities
+        return ExampleOutcome(
+            id=example.id,
+            label=example.label,
+            status=status,
+            original=example.texts,
+            queries=state.queries,
+            words=len(state.original),
+            predicted_before=job.label_of(first.row.predicted),
+            score_before=1 - float(before[target]),
+            confidence=float(before.max()),
+            forward_passes=state.passes,
+            **more,  # type: ignore[arg-type]
+        )
+
     try:
         status, final, first, last = yield from job.search.attack(state)
     except Exception as problem:
-        right = state.first is not None and not state.goal.reached(state.first.row)
-        return Failed(problem, _unknown(job, number, state, problem) if right else None)
-    before, after = first.row.probabilities, last.row.probabilities
-    return ExampleOutcome(
-        id=example.id,
-        label=example.label,
-        status=status,
-        original=example.texts,
+        if state.first is None or state.goal.reached(state.first.row):
+            return Failed(problem)
+        return Failed(problem, outcome(UNKNOWN, state.first, error=reason_of(problem)))
+    return outcome(
+        status,
+        first,
         perturbed=None if status == "skipped" else final.columns,
-        queries=state.queries,
         fell_at=state.fell_at,
-        words=len(state.original),
         words_changed=words_changed(state.original, final),
         changed=tuple(marks(state.original, final)),
-        predicted_before=job.label_of(first.row.predicted),
         predicted_after=job.label_of(last.row.predicted),
-        score_before=1 - float(before[label]),
-        score_after=1 - float(after[label]),
+        score_after=1 - float(last.row.probabilities[target]),
         similarity=last.similarity,
-        confidence=float(before.max()),
-        forward_passes=state.passes,
         candidates=state.tried,
         blind=state.blind,
     )
 
 
-def _unknown(job: AttackRun, number: int, state: ExampleState, problem: Exception) -> ExampleOutcome:
-    """What is kept of an example that was answered right, and whose attack raised."""
-    assert state.first is not None
-    example, p = job.split[int(job.rows[number])], state.first.row.probabilities
-    return ExampleOutcome(
-        id=example.id,
-        label=example.label,
-        status=UNKNOWN,
-        original=example.texts,
-        queries=state.queries,
-        words=len(state.original),
-        predicted_before=job.label_of(state.first.row.predicted),
-        score_before=1 - float(p[job.class_of(example.label)]),
-        confidence=float(p.max()),
-        forward_passes=state.passes,
-        error=reason_of(problem),
-    )
-
-
-def _not_answered(job: AttackRun, number: int, problem: Exception) -> ExampleOutcome:
+def _unanswered(job: AttackRun, number: int, problem: Exception) -> ExampleOutcome:
     """What is kept of an example whose clean text was not answered."""
-    example = job.split[int(job.rows[number])]
-    return ExampleOutcome(
-        id=example.id, label=example.label, status=ERROR, original=example.texts, error=reason_of(problem)
-    )
+    example, error = job.split[int(job.rows[number])], reason_of(problem)
+    return ExampleOutcome(id=example.id, label=example.label, status=ERROR, original=example.texts, error=error)
 
 
 def finished(job: AttackRun, folder: Path, log: ExampleLog | None = None) -> AttackResult | None:
@@ -183,21 +163,22 @@ def finished(job: AttackRun, folder: Path, log: ExampleLog | None = None) -> Att
         return None
     try:
         result = AttackResult.load(folder)
-    except DamagedError as problem:
-        why = problem.message
-    else:
         same_work(folder, result.digest, job.digest)
-        if (lines := whole_lines(folder / FINAL)) == len(result.ids):
-            if result.to_repeat(job.options.max_failed):
-                if log is not None:
-                    say(f"attack: {result.errors} of {len(result.ids)} examples failed and are attacked again")
-                    log.take_over(folder / FINAL, result.seconds)
-                return None
-            (folder / PART).unlink(missing_ok=True)
-            return result
-        why = f"{folder / FINAL} has {lines} whole lines, expected {len(result.ids)}"
+        lines = sum(line.endswith(b"\n") for line in read_lines(folder / FINAL)) if (folder / FINAL).is_file() else 0
+        if lines != len(result.ids):
+            raise DamagedError(
+                f"{folder / FINAL} has {lines} whole lines, expected {len(result.ids)}", code="attack.damaged"
+            )
+    except DamagedError as problem:
+        if log is not None:
+            warn(f"{problem.message}: the attack is made again, and what was there is kept in {folder / DAMAGED}")
+            for name in (FINAL, RESULT):  # after a kill in between, what is left is still no whole result
+                set_aside(folder / name, folder)
+        return None
+    if not result.to_repeat(job.options.max_failed):
+        (folder / PART).unlink(missing_ok=True)
+        return result
     if log is not None:
-        warn(f"{why}: the attack is made again, and what was there is kept in {folder / DAMAGED}")
-        for name in (FINAL, RESULT):  # after a kill in between, what is left is still no whole result
-            set_aside(folder / name, folder)
+        say(f"attack: {result.errors} of {len(result.ids)} examples failed and are attacked again")
+        log.take_over(result)
     return None

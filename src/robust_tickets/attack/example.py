@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from inspect import isgenerator
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 from robust_tickets.attack.goals import Goal, Row
 from robust_tickets.attack.text import Text
@@ -37,7 +36,7 @@ class Ask:
     known: dict[Any, Row]
     alone: bool = False  # every text in a batch of its own, also where it is known
     passes: int = 0  # forward passes this question cost, filled in by the victim's service
-    service: str = field(default="victim", init=False)
+    service: ClassVar[str] = "victim"
 
 
 @dataclass(slots=True)
@@ -46,7 +45,7 @@ class Encode:
 
     texts: Sequence[str]
     alone: bool = False
-    service: str = field(default="encoder", init=False)
+    service: ClassVar[str] = "encoder"
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ class Fill:
     rows: int = 0  # tokens to answer for at least, padding behind the text included
     at: int | None = None  # only this token
     alone: bool = False
-    service: str = field(default="masked", init=False)
+    service: ClassVar[str] = "masked"
 
 
 @dataclass(slots=True)
@@ -68,7 +67,7 @@ class Slope:
     words: Sequence[int]
     odds: bool = False  # the slope of the log-odds instead, which does not vanish where the victim is sure
     alone: bool = False
-    service: str = field(default="gradient", init=False)
+    service: ClassVar[str] = "gradient"
 
 
 Steps = Generator[Any, Any, Any]  # yields questions, is sent answers, returns a result
@@ -104,10 +103,13 @@ class Scored:
 
     @property
     def score(self) -> float:
-        return self.goal.score(self.row)
+        row = self.row
+        if row.score is None:  # worked out once for all who share the row, and again when it was run alone
+            row.score = self.goal.score(row)
+        return row.score
 
 
-@dataclass
+@dataclass(slots=True)
 class ExampleState:
     """The state of the attack on one example."""
 
@@ -130,11 +132,14 @@ class ExampleState:
     known: dict[object, Row] = field(default_factory=dict)
     _kept: dict[int, Any] = field(default_factory=dict)
     _growth: float | None = None
+    _dice: Dice | None = None
 
-    @cached_property
+    @property
     def dice(self) -> Dice:
         """The example's own random streams: what it draws does not depend on which others are attacked."""
-        return Dice(self.seed)
+        if self._dice is None:
+            self._dice = Dice(self.seed)
+        return self._dice
 
     @property
     def rules(self) -> Rules:
@@ -199,9 +204,11 @@ class ExampleState:
         """How far apart two scores near ``score`` must be for the batched values to decide."""
         if self.noise == 0:
             return 0.0
-        if self._growth is None and self.first is not None:
+        if self._growth is None:
+            if self.first is None:
+                return 2 * self.goal.error(score, self.noise, 1.0)
             self._growth = self.goal.growth(self.first.row)
-        return 2 * self.goal.error(score, self.noise, self._growth or 1.0)
+        return 2 * self.goal.error(score, self.noise, self._growth)
 
     def near(self, a: float, b: float) -> bool:
         return abs(a - b) <= max(self.tolerance(a), self.tolerance(b))

@@ -1,8 +1,6 @@
 """Goals of an attack: the score of a text, and whether the text reaches the goal.
 
-The search compares scores and asks whether the goal is reached; it knows neither labels nor probabilities. The goal of today's recipes is
-untargeted: another class than the label is the most probable one. The score is TextAttack's probability 1 - p(label) in float32, or the
-log-odds against the label in float64, which do not saturate where an over-confident victim's probabilities are all 1.
+The search compares scores and asks whether the goal is reached; it knows neither labels nor probabilities.
 """
 
 from __future__ import annotations
@@ -18,12 +16,13 @@ ORDINARY = 16.0  # logits up to which the noise was measured; larger ones come f
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """The victim's answer to one input; texts with equal token ids share one."""
+    """The victim's answer to one input of one example; texts with equal token ids share it."""
 
     probabilities: np.ndarray  # float32, one per class
     logits: np.ndarray  # float32, divided by the temperature; of a callable, log p
     predicted: int  # the most probable class at temperature 1, so that no rounding at another one changes it
     exact: bool = False  # run alone, so that it depends on nothing but the text
+    score: float | None = None  # by the example's goal, once it was asked for
 
     @property
     def size(self) -> float:
@@ -62,7 +61,10 @@ class Goal(ABC):
 
 @dataclass(frozen=True)
 class Untargeted(Goal):
-    """Another class than ``label`` has the highest probability."""
+    """Another class than ``label`` has the highest probability.
+
+    The score is TextAttack's 1 - p(label) in float32, or with ``odds`` the log-odds against the label in float64, which do not saturate.
+    """
 
     label: int
     odds: bool = False

@@ -8,41 +8,42 @@ attack (a near tie is run alone), so the model that was attacked falls for every
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from robust_tickets.attack.attack import about_model
 from robust_tickets.attack.example import IN_FLIGHT, ExampleState, Steps
 from robust_tickets.attack.examples import classes_of
-from robust_tickets.attack.flags import FAILED_EXAMPLES, Answers, Flag, failed
+from robust_tickets.attack.flags import FAILED_EXAMPLES, Flag, below_chance, failed, in_short
 from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.options import AttackOptions
 from robust_tickets.attack.result import RESULT, AttackResult
-from robust_tickets.attack.scheduler import Failed, Failures, Reasons, drive
+from robust_tickets.attack.scheduler import Failed, Failures, drive
 from robust_tickets.attack.services import Victim
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier, ModelClassifier, as_classifier
 from robust_tickets.classifier.base import reason_of
 from robust_tickets.data.load import load_task
 from robust_tickets.data.registered_tasks import TASKS, TaskSpec
-from robust_tickets.data.task import Split, Task
+from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.files import read_json, sha256_file, write_chunks, write_json
+from robust_tickets.files import listed, mapping, read_json, sha256_file, write_chunks, write_json
 from robust_tickets.jsonl_log import to_line
 from robust_tickets.progress import track
 from robust_tickets.stages import made, same_work
 from robust_tickets.stats.classification import ERROR, FEW, SUCCESS
 from robust_tickets.stats.intervals import paired_interval, wilson
 
-MOST_JSON = 2**28  # bytes of a JSON document, which is read whole; AdvGLUE's is 0.2 MB
+SCHEMA = 1
+REPLAY, ROWS = "replay.json", "rows.jsonl"
+DIGITS = 4  # decimals of percentages
 ALIASES = {"mnli-mm": "mnli"}  # AdvGLUE's names of tasks that are registered under another
 ORIGINAL = "original_"  # AdvGLUE puts it before the name of the column
+Source = AttackResult | Split | str | Path
+LabelMap = Mapping[str, int | str]
 
 
 class Pair(NamedTuple):
@@ -56,20 +57,23 @@ class Pair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TextSet:
-    """Where texts come from, what their labels are called, and how to read them, any number of times."""
+    """Texts, what their labels are called, and where they come from."""
 
     kind: str  # attack | static
     name: str
     labels: tuple[str, ...]
     columns: tuple[str, ...]
-    size: int
+    pairs: Sequence[Pair]
     about: Mapping[str, Any]
-    pairs: Callable[[], Iterator[Pair]]
     files: tuple[tuple[str, str], ...] = ()  # name and sha256
+
+    def to_json(self) -> dict[str, Any]:
+        rows = len(self.pairs)
+        return {"kind": self.kind, "name": self.name, "labels": list(self.labels), "rows": rows, **self.about}
 
 
 def open_set(
-    source: AttackResult | Split | str | Path,
+    source: Source,
     *,
     task: str | None = None,
     labels: Sequence[str] | None = None,
@@ -83,57 +87,33 @@ def open_set(
     ``text``, ``label`` and ``original`` name a file's columns; ``original`` those of the clean texts, where it has them.
     """
     if isinstance(source, AttackResult):
-        return _attacked(source, str(source.folder) if source.folder else source.attack)
+        return _attacked(source, str(source.folder or source.attack))
     if isinstance(source, Split):
         if labels is None:
-            raise TicketsError(
-                "a split in memory needs the names of its labels",
-                hint='labels=["negative", "positive"]',
-                code="replay.labels",
-            )
+            message = "a split in memory needs the names of its labels"
+            raise TicketsError(message, hint='labels=["negative", "positive"]', code="replay.labels")
         return _static(source, None, tuple(labels), source.name, {"file": None})
-    if not isinstance(source, str | Path):
-        raise TicketsError(
-            f"expected an attack's result or folder, a file of texts or a split, got a {type(source).__name__}",
-            hint="texts in memory are a split: data.task.Split.of(texts, labels); of a task give task.test",
-            code="replay.source",
-        )
-    path = Path(source).expanduser()
-    if path.is_dir():
-        if not (path / RESULT).is_file():
-            raise TicketsError(
-                f"{path} holds no {RESULT}",
-                hint="give the folder of a finished attack, or a file of texts",
-                code="replay.source",
-            )
+    path = Path(source).expanduser() if isinstance(source, str | Path) else None
+    if path is not None and (path / RESULT).is_file():
         return _attacked(AttackResult.load(path), str(source))
-    if not path.is_file():
+    if path is None or not path.is_file():
         raise TicketsError(
-            f"no such file or folder: {source}",
-            hint="an attack's folder, or a csv, tsv, jsonl, parquet or AdvGLUE json file",
-            code="file.not_found",
+            f"expected an attack's result or folder, a file of texts or a split, got {source!s:.80}",
+            hint="a finished attack's folder, a csv, tsv, jsonl, parquet or AdvGLUE json file, or a task's split: task.test",
+            code="replay.source",
         )
     if path.suffix.lower() == ".json":
         return _advglue(path, task)
     names = tuple(labels) if labels else _spec(task).labels if task else None
-    texts = _loaded(path, text, label, names)
-    clean = None if original is None else _loaded(path, original, label, texts.labels).test
-    return _static(
-        texts.test, clean, texts.labels, path.name, {"file": path.name, "task": task, "left_out": len(texts.skipped)}
-    )
+    texts = load_task(path, text=text, label=label, labels=names, splits={"test": "all"})
+    clean = None
+    if original is not None:
+        clean = load_task(path, text=original, label=label, labels=texts.labels, splits={"test": "all"}).test
+    about = {"file": path.name, "task": task, "left_out": len(texts.skipped)}
+    return _static(texts.test, clean, texts.labels, path.name, about)
 
 
 def _attacked(result: AttackResult, name: str) -> TextSet:
-    def pairs() -> Iterator[Pair]:
-        for example in result.examples():
-            if example.status != ERROR:
-                yield Pair(
-                    example.id,
-                    example.label,
-                    example.original,
-                    example.perturbed if example.status == SUCCESS else None,
-                )
-
     about = {
         "attack": result.attack,
         "digest": result.digest,
@@ -141,94 +121,62 @@ def _attacked(result: AttackResult, name: str) -> TextSet:
         "split": result.task["split"],
         "flags": list(result.flags),
     }
+    pairs = [
+        Pair(each.id, each.label, each.original, each.perturbed if each.status == SUCCESS else None)
+        for each in result.examples()
+        if each.status != ERROR
+    ]
     labels, columns = (tuple(result.task[key]) for key in ("labels", "columns"))
-    return TextSet(kind="attack", name=name, labels=labels, columns=columns, size=result.n, about=about, pairs=pairs)
-
-
-def _loaded(path: Path, text: str | Sequence[str] | None, label: str | None, labels: tuple[str, ...] | None) -> Task:
-    return load_task(path, text=text, label=label, labels=labels, splits={"test": "all"})
+    return TextSet(kind="attack", name=name, labels=labels, columns=columns, pairs=pairs, about=about)
 
 
 def _static(texts: Split, clean: Split | None, labels: tuple[str, ...], name: str, about: Mapping[str, Any]) -> TextSet:
+    """``clean``: the originals, with the ids of their adversarial texts; a row may lack one of the two."""
     if not len(texts):
         raise TicketsError(f"{name} holds no labelled text", hint="check the file", code="replay.empty")
     if clean is not None and len(clean.columns) != len(texts.columns):
-        raise TicketsError(
-            f"{name}: {len(texts.columns)} column(s) of adversarial and {len(clean.columns)} of original text",
-            hint="name as many of both",
-            code="replay.columns",
-        )
-
-    def pairs() -> Iterator[Pair]:
-        originals = iter(()) if clean is None else iter(clean)
-        beside = next(originals, None)
-        for example in texts:  # both in the order of the file; a row that lacks one text is in one of them only
-            while beside is not None and _record(beside.id) < _record(example.id):
-                beside = next(originals, None)
-            same = beside is not None and beside.id == example.id
-            yield Pair(example.id, example.label, beside.texts if same and beside else None, example.texts)
-
+        message = f"{name}: {len(texts.columns)} column(s) of adversarial and {len(clean.columns)} of original text"
+        raise TicketsError(message, hint="name as many of both", code="replay.columns")
+    originals = {each.id: each.texts for each in clean or ()}
     return TextSet(
         kind="static",
         name=name,
         labels=labels,
         columns=texts.columns,
-        size=len(texts),
+        pairs=[Pair(each.id, each.label, originals.get(each.id), each.texts) for each in texts],
         about={**about, "digest": texts.digest, "originals": clean is not None},
-        pairs=pairs,
         files=texts.table.files,
     )
 
 
-def _record(name: str) -> int:
-    return int(name.rpartition(":")[2])
-
-
 def _advglue(path: Path, task: str | None) -> TextSet:
     """AdvGLUE's ``dev.json``: tasks by name, each a list of rows with the columns and class numbers of GLUE."""
-    if path.stat().st_size > MOST_JSON:
-        raise TicketsError(
-            f"{path} is too large to be read whole ({path.stat().st_size} bytes)",
-            hint="write it as jsonl, a row a line",
-            code="data.advglue",
+    tasks = mapping(read_json(path))
+    chosen = next(iter(tasks)) if task is None and len(tasks) == 1 else task or ""
+    if chosen not in tasks:
+        message = f"{path} has no task {chosen!r}" if task else f"{path}: which of its tasks is to be replayed?"
+        raise TicketsError(message, hint=did_you_mean(chosen, tasks), code="replay.task")
+    spec = _spec(chosen)
+    before = [ORIGINAL + name for name in spec.columns]
+    try:
+        rows = list(tasks[chosen])
+        numbers = [range(len(spec.labels))[row[spec.label]] for row in rows]
+        split = Split.of(
+            [tuple(row[k] for k in spec.columns) for row in rows], numbers, name=chosen, columns=spec.columns
         )
-    plain = read_json(path)
-    if not isinstance(plain, dict) or not plain or not all(isinstance(rows, list) for rows in plain.values()):
-        raise TicketsError(
-            f'{path} is not in AdvGLUE\'s layout: {{"sst2": [{{"sentence": …, "label": …}}, …], …}}',
-            hint="write it as jsonl",
-            code="data.advglue",
-        )
-    if task is None and len(plain) > 1:
-        raise TicketsError(
-            f"{path} holds several tasks: {', '.join(islice(plain, 12))}",
-            hint="name one of them as the task",
-            code="replay.task",
-        )
-    chosen = next(iter(plain)) if task is None else task
-    if chosen not in plain:
-        raise TicketsError(f"{path} has no task {chosen!r}", hint=did_you_mean(chosen, plain), code="replay.task")
-    spec, rows = _spec(chosen), plain[chosen]
-    width, before = len(spec.columns), [ORIGINAL + name for name in spec.columns]
-    both = bool(rows) and all(isinstance(row, dict) and all(name in row for name in before) for row in rows)
-    wanted = [*spec.columns, *(before if both else ()), spec.label]
-    table = []
-    for number, row in enumerate(rows, start=1):
-        *values, label = [row.get(name) for name in wanted] if isinstance(row, dict) else [None]
-        known = isinstance(label, int) and not isinstance(label, bool) and 0 <= label < len(spec.labels)
-        if not known or not all(isinstance(value, str) for value in values):
-            raise TicketsError(
-                f"{path}: row {number} of {chosen} needs {', '.join((*spec.columns, spec.label))}, "
-                f"the label from 0 to {len(spec.labels) - 1}",
-                hint="mend the file",
-                code="data.advglue",
+        clean = None
+        if all(name in row for name in before for row in rows):
+            clean = Split.of(
+                [tuple(row[k] for k in before) for row in rows], numbers, name=chosen, columns=spec.columns
             )
-        table.append((values[:width], values[width:], label))
-    texts, clean, labels = (list(column) for column in zip(*table, strict=True)) if table else ([], [], [])
-    split = Split.of(texts, labels, name=chosen, columns=spec.columns)
-    other = Split.of(clean, labels, name=chosen, columns=spec.columns) if both else None
+    except (KeyError, IndexError, TypeError, TicketsError) as problem:
+        raise TicketsError(
+            f'{path} is not in AdvGLUE\'s layout, {{"sst2": [{{"sentence": …, "label": …}}, …], …}}: {problem!r}',
+            hint="mend the file, or write it as jsonl",
+            code="data.advglue",
+        ) from None
     about = {"file": path.name, "task": chosen, "left_out": 0}
-    found = _static(split, other, spec.labels, f"{path.name}:{chosen}", about)
+    found = _static(split, clean, spec.labels, f"{path.name}:{chosen}", about)
     return replace(found, files=((path.name, sha256_file(path)),))
 
 
@@ -239,105 +187,6 @@ def _spec(task: str) -> TaskSpec:
     return TASKS[name]
 
 
-DIGITS = 4  # decimals of percentages
-LOST = "lost"  # of an adversarial text that was not answered, though its original was: fallen in ``replayed``, in no other number of it
-
-
-@dataclass
-class Count:
-    """How often (original right, adversarial right); None where there is no such text, and LOST where it was not answered."""
-
-    seen: Counter[tuple[bool | None, bool | str | None]] = field(default_factory=Counter)
-    given: Counter[tuple[int, int | None]] = field(default_factory=Counter)  # label, and that given to the original
-    labels: set[int] = field(default_factory=set)
-    errors: int = 0
-    reasons: Reasons = field(default_factory=Reasons)
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        if "error" in row:
-            self.errors += 1
-            self.reasons.add(str(row["error"]))
-            if row.get("original_right") is None:
-                return
-        self.labels.add(row["label"])
-        if row["original_right"] is not None:
-            self.given[row["label"], row["original_predicted"]] += 1
-        self.seen[row["original_right"], LOST if "error" in row else row["adversarial_right"]] += 1
-
-    def numbers(self, texts: TextSet, clf: Classifier, classes: Sequence[int], max_failed: float) -> dict[str, Any]:
-        both = {(b, a): self.seen[b, a] for b in (True, False) for a in (True, False)}
-        pairs, before = sum(both.values()), both[True, True] + both[True, False]
-        known, after = (
-            {b: sum(c for key, c in self.seen.items() if key[side] is b) for b in (True, False)} for side in (0, 1)
-        )
-        n, count = sum(known.values()), sum(after.values())
-        # every text that was turned in the place of its original
-        instead = both[True, True] + both[False, True] + self.seen[True, None]
-        shares = {
-            "clean": (known[True], n),
-            "originals": (before, pairs),
-            "adversarials": (after[True], count),
-            "transfer": (both[True, False], before),
-            "replayed": (instead, n if texts.kind == "attack" else 0),
-        }
-        values: dict[str, Any] = {name: round(100 * x / of, DIGITS) if of else None for name, (x, of) in shares.items()}
-        intervals = {
-            name: [round(100 * end, DIGITS) for end in wilson(x, of)] for name, (x, of) in shares.items() if of
-        }
-        values["drop"] = round(100 * (both[True, False] - both[False, True]) / pairs, DIGITS) if pairs else None
-        if pairs:
-            times = list(both.values())
-            first, second = (np.repeat([key[side] for key in both], times) for side in (0, 1))
-            intervals["drop"] = [round(100 * end, DIGITS) for end in paired_interval(first, second)]
-        counts = {
-            "n": n or count,
-            "texts": count,
-            "turned": both[True, False],
-            "mended": both[False, True],
-            "errors": self.errors,
-        }
-        called = {name: label for label, name in enumerate(texts.labels)}
-        below = Answers(self.given, known[True], clf.labels, classes, called).below_chance()
-        tried = self.errors + sum(times for (_, after), times in self.seen.items() if after != LOST)
-        errors = failed(self.errors, tried, max_failed, self.reasons.often)
-        flags = [*filter(None, [below]), *errors, *self._flags(texts, clf, count, pairs)]
-        return {
-            **counts,
-            **values,
-            "intervals": intervals,
-            "flags": [flag.text for flag in flags],
-            "flag_codes": [flag.code for flag in flags],
-        }
-
-    def _flags(self, texts: TextSet, clf: Classifier, count: int, pairs: int) -> list[Flag]:
-        same = (
-            texts.kind == "attack" and isinstance(clf, ModelClassifier) and texts.about["model"]["digest"] == clf.digest
-        )
-        found = (
-            (
-                count < FEW,
-                "few-examples",
-                f"few examples: {count} adversarial texts, fewer than {FEW}; look at the intervals",
-            ),
-            (
-                len(self.labels) < 2,
-                "one-class",
-                "one class: all texts have the same label, so a model that always says it looks robust",
-            ),
-            (same, "same-model", "same model: the texts were found on this very model"),
-            (
-                bool(count) and not pairs,
-                "no-originals",
-                "no originals: without the clean texts a mistake may be one that the attack did not cause",
-            ),
-        )
-        return [Flag(code, text) for holds, code, text in found if holds]
-
-
-SCHEMA = 1
-REPLAY, ROWS = "replay.json", "rows.jsonl"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Replay:
     """Every set on every model: ``cells`` in the order of the models, of the sets within. Percentages from 0 to 100."""
@@ -345,7 +194,7 @@ class Replay:
     sources: tuple[Mapping[str, Any], ...]
     models: tuple[Mapping[str, Any], ...]
     cells: tuple[Mapping[str, Any], ...]
-    label_map: Mapping[str, int | str] | Sequence[Mapping[str, int | str]]  # of all models, or one of each
+    label_map: LabelMap | Sequence[LabelMap]  # of all models, or one of each
     seconds: float
     env: Mapping[str, Any]
     folder: Path | None = field(default=None, compare=False)
@@ -355,11 +204,9 @@ class Replay:
         for cell in self.cells:
             if (cell["source"], cell["model"]) == (source, model):
                 return cell
-        raise TicketsError(
-            f"there is no cell of set {source} on model {model}",
-            hint=f"{len(self.sources)} set(s), {len(self.models)} model(s), from 0",
-            code="replay.cell",
-        )
+        message = f"there is no cell of set {source} on model {model}"
+        hint = f"{len(self.sources)} set(s), {len(self.models)} model(s), from 0"
+        raise TicketsError(message, hint=hint, code="replay.cell")
 
     @property
     def failed(self) -> bool:
@@ -367,16 +214,15 @@ class Replay:
         return any(FAILED_EXAMPLES in cell["flag_codes"] for cell in self.cells)
 
     def to_json(self) -> dict[str, Any]:
-        names = ("sources", "models", "cells", "label_map", "seconds", "env")
-        return {"schema": SCHEMA, **{name: getattr(self, name) for name in names}}
+        return {"schema": SCHEMA, **{name: value for name, value in vars(self).items() if name != "folder"}}
 
 
 def replay(
-    sources: AttackResult | Split | TextSet | str | Path | Iterable[AttackResult | Split | TextSet | str | Path],
+    sources: Source | TextSet | Sequence[Source | TextSet],
     models: Classifier | Iterable[Classifier],
     *,
     labels: Sequence[str] | None = None,
-    label_map: Mapping[str, int | str] | Sequence[Mapping[str, int | str]] | None = None,
+    label_map: LabelMap | Sequence[LabelMap] | None = None,
     folder: str | Path | None = None,
     token_budget: int | None = None,
     max_failed: float = 1.0,
@@ -389,185 +235,167 @@ def replay(
     in an attack.
     """
     AttackOptions(max_failed=max_failed)  # refuses what is no percentage
-    one = isinstance(sources, AttackResult | Split | TextSet | str | Path) or not isinstance(sources, Iterable)
-    given: list[Any] = [sources] if one else list(sources)  # type: ignore[arg-type]
-    running = _Running(
-        sets=[each if isinstance(each, TextSet) else open_set(each, labels=labels) for each in given],
-        maps=[label_map] if isinstance(label_map, Mapping) else list(label_map or ()) or [{}],
-        folder=None if folder is None else Path(folder),
-        token_budget=token_budget,
-        max_failed=max_failed,
-    )
-    running.check()
-    start = time.monotonic()
-    lines = running.lines(models if isinstance(models, Iterable) and not isinstance(models, str) else [models])
-    if running.folder is None:
-        deque(lines, maxlen=0)
-    else:
-        write_chunks(running.folder / ROWS, lines)
-    if not running.models:
-        raise TicketsError("nothing to replay on: no model", hint="give at least one classifier", code="replay.empty")
+    start, where = time.monotonic(), None if folder is None else Path(folder)
+    given: Any = sources if isinstance(sources, list | tuple) else [sources]
+    sets = [each if isinstance(each, TextSet) else open_set(each, labels=labels) for each in given]
+    maps = [dict(label_map)] if isinstance(label_map, Mapping) else [dict(one) for one in label_map or ({},)]
+    known = [name for one in sets for name in one.labels]
+    unknown = [name for one in maps for name in one if name not in known]
+    if unknown:
+        hint = did_you_mean(unknown[0], known)
+        raise TicketsError(f"the label map names {unknown[0]!r}", hint=hint, code="replay.label_map")
+    found: dict[str, Any] = {
+        "schema": SCHEMA,
+        "sources": [one.to_json() for one in sets],
+        "models": [],
+        "cells": [],
+        "label_map": maps if len(maps) > 1 else maps[0],
+    }
+    held = _work(read_json(where / REPLAY)) if where is not None and (where / REPLAY).is_file() else None
+    if held is not None:
+        same_work(where, held[:3], _work(found))
+    lines: list[bytes] = []
+    for number, clf in enumerate(models if isinstance(models, Iterable) else [models]):
+        found["models"].append(about_model(as_classifier(clf, "attacked")))
+        if held is not None:
+            same_work(where, held[: 4 + number], _work(found))
+        if 1 < len(maps) <= number:
+            break
+        victim, one_map = Victim(clf, token_budget), maps[number if len(maps) > 1 else 0]
+        for which, texts in enumerate(sets):
+            clf.check_columns(texts.columns, texts.name)
+            mine = {
+                name: to for name, to in one_map.items() if name in texts.labels
+            }  # sets may name theirs differently
+            classes = classes_of(texts.labels, clf.labels, mine) or ()
+            place, rows = {"source": which, "model": number}, _judged(texts, victim, classes)
+            found["cells"].append({**place, **_numbers(rows, texts, clf, max_failed)})
+            lines += [to_line({**place, **row}) for row in rows]
+    if held is not None:
+        same_work(where, held, _work(found))
+    if 1 < len(maps) != len(found["models"]):
+        hint = "give one label map, or one for each model"
+        raise TicketsError(f"{len(maps)} label maps for another number of models", hint=hint, code="replay.label_map")
+    if not found["cells"]:
+        hint = "give an attack's folder or a file, and at least one classifier"
+        raise TicketsError("nothing to replay: no set of texts, or no model", hint=hint, code="replay.empty")
     result = Replay(
-        sources=tuple(running.sources),
-        models=tuple(running.models),
-        cells=tuple(running.cells),
-        label_map=running.label_map,
+        **{name: tuple(found[name]) for name in ("sources", "models", "cells")},
+        label_map=found["label_map"],
         seconds=round(time.monotonic() - start, 3),
-        env=made(file for one in running.sets for file in one.files),
-        folder=running.folder,
+        env=made(file for one in sets for file in one.files),
+        folder=where,
     )
-    if running.folder is not None:
-        write_json(running.folder / REPLAY, result.to_json())
+    if where is not None:
+        write_chunks(where / ROWS, lines)
+        write_json(where / REPLAY, result.to_json())
     return result
 
 
-@dataclass(kw_only=True)
-class _Running:
-    """A replay while its models are opened one after another."""
-
-    sets: Sequence[TextSet]
-    maps: Sequence[Mapping[str, int | str]]  # one for all models, or one of each
-    folder: Path | None
-    token_budget: int | None
-    max_failed: float
-    models: list[dict[str, Any]] = field(default_factory=list)
-    cells: list[dict[str, Any]] = field(default_factory=list)
-
-    @property
-    def sources(self) -> list[dict[str, Any]]:
-        return [
-            {"kind": one.kind, "name": one.name, "labels": list(one.labels), "rows": one.size, **one.about}
-            for one in self.sets
-        ]
-
-    @property
-    def label_map(self) -> dict[str, int | str] | list[dict[str, int | str]]:
-        maps = [dict(one) for one in self.maps]
-        return maps if len(maps) > 1 else maps[0]
-
-    def check(self) -> None:
-        """Refuse what cannot be replayed, before a model is opened."""
-        if not self.sets:
-            raise TicketsError(
-                "nothing to replay: no set of texts", hint="give an attack's folder or a file", code="replay.empty"
-            )
-        known = [name for one in self.sets for name in one.labels]
-        for name in (name for one in self.maps for name in one):
-            if name not in known:
-                raise TicketsError(
-                    f"the label map names {name!r}; the texts have {', '.join(dict.fromkeys(known))}",
-                    hint=did_you_mean(name, known),
-                    code="replay.label_map",
-                )
-        self.check_same()
-
-    def check_same(self, *, whole: bool = False) -> None:
-        """Refuse a folder with a replay of other texts, label maps or models; those opened so far, or the ``whole`` list."""
-        if self.folder is None or not (self.folder / REPLAY).is_file():
-            return
-        held = read_json(self.folder / REPLAY)
-        try:
-            found = held["schema"], held["label_map"], [_content(one) for one in held["sources"]]
-            models = [one["digest"] for one in held["models"]]
-        except (KeyError, TypeError):
-            found, models = None, []
-        now = [one["digest"] for one in self.models]
-        wanted = SCHEMA, self.label_map, [_content(one) for one in self.sources]
-        same_work(self.folder, (found, models if whole else models[: len(now)]), (wanted, now))
-
-    def lines(self, models: Iterable[Classifier]) -> Iterator[bytes]:
-        """A line for every model, set and example."""
-        for number, clf in enumerate(models):
-            as_classifier(clf, "attacked")
-            self.models.append(about_model(clf))
-            self.check_same()
-            if 1 < len(self.maps) <= number:
-                raise TicketsError(
-                    f"{len(self.maps)} label maps, and more models",
-                    hint="give one label map, or one for each model",
-                    code="replay.label_map",
-                )
-            victim = Victim(clf, self.token_budget)
-            for which, texts in enumerate(self.sets):
-                count, classes = Count(), _classes(texts, clf, self.maps[number if len(self.maps) > 1 else 0])
-                for row in _judged(texts, clf, victim, classes):
-                    count.add(row)
-                    yield to_line({"source": which, "model": number, **row})
-                numbers = count.numbers(texts, clf, classes, self.max_failed)
-                self.cells.append({"source": which, "model": number, **numbers})
-        self.check_same(whole=True)
-        if 1 < len(self.maps) > len(self.models):
-            raise TicketsError(
-                f"{len(self.maps)} label maps, {len(self.models)} model(s)",
-                hint="give one label map, or one for each model",
-                code="replay.label_map",
-            )
+def _work(plain: Any) -> list[Any]:
+    """What makes a replay that one: schema, label maps and texts, then a digest for every model."""
+    plain, names = mapping(plain), ("digest", "labels", "rows", "originals")
+    sources = [[mapping(one).get(name) for name in names] for one in listed(plain.get("sources"))]
+    digests = [mapping(one).get("digest") for one in listed(plain.get("models"))]
+    return [plain.get("schema"), plain.get("label_map"), sources, *digests]
 
 
-def _content(source: Mapping[str, Any]) -> tuple[Any, ...]:
-    return source["digest"], tuple(source["labels"]), source["rows"], source.get("originals")
+def _judged(texts: TextSet, victim: Victim, classes: tuple[int, ...]) -> list[dict[str, Any]]:
+    """A row for every example."""
+    rows: dict[int, dict[str, Any]] = {}
+    jobs = ((number, _judge(pair, texts.columns, classes, victim)) for number, pair in enumerate(texts.pairs))
+    failures = Failures(victim.clf, len(texts.columns), len(texts.pairs))
+    with track(f"replay {texts.name} on {victim.clf.identity}", len(texts.pairs)) as bar:
+        for number, found in drive(jobs, {"victim": victim}, victim.live):
+            failures.check(found)
+            if isinstance(found, Failed):
+                found = {**(found.known or {}), "error": reason_of(found.problem)}
+            rows[number] = {"id": texts.pairs[number].id, "label": texts.pairs[number].label, **found}
+            bar.advance(1)
+    return [rows[number] for number in sorted(rows)]
 
 
-def _classes(texts: TextSet, clf: Classifier, label_map: Mapping[str, int | str]) -> tuple[int, ...]:
-    clf.check_columns(texts.columns, texts.name)
-    mine = {name: to for name, to in label_map.items() if name in texts.labels}  # sets may name theirs differently
-    return classes_of(texts.labels, clf.labels, mine) or ()
-
-
-def _judge(pair: Pair, texts: TextSet, classes: tuple[int, ...], victim: Victim) -> Steps:
+def _judge(pair: Pair, columns: tuple[str, ...], classes: tuple[int, ...], victim: Victim) -> Steps:
     """Whether the original and the adversarial text are right, and which label each is given; None where there is none."""
-    asked = {
-        name: Text.of(columns)
-        for name, columns in (("original", pair.original), ("adversarial", pair.adversarial))
-        if columns is not None
-    }
+    given = {"original": pair.original, "adversarial": pair.adversarial}
+    texts = {name: Text.of(text) for name, text in given.items() if text is not None}
     state = ExampleState(
-        original=next(iter(asked.values())),
+        original=next(iter(texts.values())),
         goal=Untargeted(classes[pair.label]),
-        column_names=texts.columns,
+        column_names=columns,
         noise=victim.noise,
         in_flight=IN_FLIGHT // victim.live,
         still=False,
     )
+
+    def answered(names: Sequence[str]) -> Steps:
+        row: dict[str, Any] = {f"{name}_{what}": None for name in given for what in ("right", "predicted")}
+        answers = yield from state.ask([texts[name] for name in names])
+        for name, answer in zip(names, answers, strict=True):
+            row[f"{name}_right"] = not (yield from state.reached(answer))
+            predicted = answer.row.predicted
+            row[f"{name}_predicted"] = classes.index(predicted) if predicted in classes else None
+        return row
+
     try:
-        return (yield from _row(state, asked, classes))
+        return (yield from answered(list(texts)))
     except Exception as problem:
-        if len(asked) == 1:
+        if len(texts) == 1:
             raise
-        return Failed(problem, (yield from _row(state, {"original": asked["original"]}, classes)))
+        return Failed(problem, (yield from answered(["original"])))
 
 
-def _row(state: ExampleState, asked: Mapping[str, Text], classes: tuple[int, ...]) -> Steps:
-    row: dict[str, Any] = {
-        f"{name}_{what}": None for name in ("original", "adversarial") for what in ("right", "predicted")
+def _numbers(rows: Sequence[Mapping[str, Any]], texts: TextSet, clf: Classifier, max_failed: float) -> dict[str, Any]:
+    """The numbers of one set on one model. An unanswered adversarial text counts as fallen in ``replayed``, and in no other number."""
+    clean = [row for row in rows if row.get("original_right") is not None]
+    errors = Counter(in_short(row["error"]) for row in rows if "error" in row)
+    answers = [(row["original_right"], row["adversarial_right"]) for row in rows if "error" not in row]
+    pairs = [(before, after) for before, after in answers if before is not None and after is not None]
+    known = [after for _, after in answers if after is not None]
+    originals, adversarials = [before for before, _ in pairs], [after for _, after in pairs]
+    right, turned, mended = (
+        sum(row["original_right"] for row in clean),
+        pairs.count((True, False)),
+        pairs.count((False, True)),
+    )
+    instead = sum(before if after is None else after for before, after in answers if before is not None)
+    shares = {
+        "clean": (right, len(clean)),
+        "originals": (sum(originals), len(pairs)),
+        "adversarials": (sum(known), len(known)),
+        "transfer": (turned, sum(originals)),
+        "replayed": (instead, len(clean) if texts.kind == "attack" else 0),
     }
-    answers = yield from state.ask(list(asked.values()))
-    for name, answer in zip(asked, answers, strict=True):
-        row[f"{name}_right"] = not (yield from state.reached(answer))
-        predicted = answer.row.predicted
-        row[f"{name}_predicted"] = classes.index(predicted) if predicted in classes else None
-    return row
+    values = {name: _percent(x / of) if of else None for name, (x, of) in shares.items()}
+    intervals = {name: tuple(map(_percent, wilson(x, of))) for name, (x, of) in shares.items() if of}
+    values["drop"] = _percent((turned - mended) / len(pairs)) if pairs else None
+    if pairs:
+        intervals["drop"] = tuple(map(_percent, paired_interval(originals, adversarials)))
+    own = texts.kind == "attack" and isinstance(clf, ModelClassifier) and texts.about["model"]["digest"] == clf.digest
+    one_class = len({row["label"] for row in rows if "error" not in row or row.get("original_right") is not None}) < 2
+    table = (
+        ("few-examples", len(known) < FEW, f"few examples: {len(known)} adversarial texts, fewer than {FEW}; look at the intervals"),
+        ("one-class", one_class, "one class: all texts have the same label, so a model that always says it looks robust"),
+        ("same-model", own, "same model: the texts were found on this very model"),
+        ("no-originals", known and not pairs, "no originals: without the clean texts a mistake may be one that the attack did not cause"),
+    )  # fmt: skip
+    flags = [
+        *below_chance(right, len(clean), len(clf.labels)),
+        *failed(errors, len(rows), max_failed),
+        *(Flag(code, text) for code, holds, text in table if holds),
+    ]
+    return {
+        "n": len(clean) or len(known),
+        "texts": len(known),
+        "turned": turned,
+        "mended": mended,
+        "errors": errors.total(),
+        **values,
+        "intervals": intervals,
+        "flags": [flag.text for flag in flags],
+        "flag_codes": [flag.code for flag in flags],
+    }
 
 
-def _judged(texts: TextSet, clf: Classifier, victim: Victim, classes: tuple[int, ...]) -> Iterator[dict[str, Any]]:
-    """A row for every example, in the set's order; what waits for its turn is at most about as much as is under way."""
-    asked: dict[int, Pair] = {}
-    ready: dict[int, dict[str, Any]] = {}
-
-    def jobs() -> Iterator[tuple[int, Steps]]:
-        for number, pair in enumerate(texts.pairs()):
-            asked[number] = pair
-            yield number, _judge(pair, texts, classes, victim)
-
-    turn, failures = 0, Failures(clf, len(texts.columns), texts.size)
-    with track(f"replay {texts.name} on {clf.identity}", texts.size) as bar:
-        for number, found in drive(jobs(), {"victim": victim}, victim.live):
-            pair = asked.pop(number)
-            failures.check(found)
-            if isinstance(found, Failed):
-                found = {**(found.known or {}), "error": reason_of(found.problem)}
-            ready[number] = {"id": pair.id, "label": pair.label, **found}
-            bar.advance(1)
-            while turn in ready:
-                yield ready.pop(turn)
-                turn += 1
+def _percent(share: float) -> float:
+    return round(100 * share, DIGITS)

@@ -2,23 +2,24 @@
 
 Each example is a generator. In every round the questions of all live examples are collected, each service answers its own in one call,
 and the answers are sent back; a finished example makes room for the next, which is only then read. What comes out for an example
-depends on that example alone. A failure stays with the example that caused it: a call that fails is cut in
-halves until the culprit is found. Only what the service itself blames on the run (a ``TicketsError`` of exit code 3) ends all.
+depends on that example alone. A failure stays with the example that caused it: a call that fails is cut in halves until the culprit is
+found. Only what the service itself blames on the run (a ``TicketsError`` of exit code 3) ends all.
 """
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
 from robust_tickets.attack.example import Steps
 from robust_tickets.classifier import Classifier
-from robust_tickets.classifier.base import LESS, R, T, in_halves, out_of_memory, reason_of
+from robust_tickets.classifier.base import LESS, in_halves, out_of_memory, reason_of
 from robust_tickets.errors import FAILED, TicketsError
+
+HOPELESS = 20  # examples that failed in a row: the cause may not be in the examples
 
 
 class Service(Protocol):
@@ -49,24 +50,14 @@ def drive(
     try:
         while True:
             for group in range(groups):
-                answered, waiting = answers[group](), list[tuple[int, Steps, Any]]()
-                for (number, game, _), answer in zip(asked[group], answered, strict=True):
-                    done = _step(number, game, answer, waiting)
-                    if done is not None:
-                        yield done
-                while len(waiting) < -(-live // groups):
-                    job = next(source, None)
-                    if job is None:
-                        break
-                    done = _step(*job, None, waiting)
-                    if done is not None:
-                        yield done
+                waiting: list[tuple[int, Steps, Any]] = []
+                for (number, steps, _), answer in zip(asked[group], answers[group](), strict=True):
+                    yield from _step(number, steps, answer, waiting)
+                while len(waiting) < -(-live // groups) and (job := next(source, None)) is not None:
+                    yield from _step(*job, None, waiting)
                 asked[group] = waiting
-                questions = [question for _, _, question in waiting]
-                if pool is None or not questions:
-                    answers[group] = partial(_answers, services, questions)
-                else:
-                    answers[group] = pool.submit(_answers, services, questions).result
+                ask = partial(_answers, services, [question for _, _, question in waiting])
+                answers[group] = pool.submit(ask).result if pool is not None and waiting else ask
             if not any(asked):
                 return
     finally:
@@ -74,94 +65,44 @@ def drive(
             pool.shutdown(cancel_futures=True)
 
 
-def _step(number: int, game: Steps, answer: Any, waiting: list[tuple[int, Steps, Any]]) -> tuple[int, Any] | None:
+def _step(number: int, steps: Steps, answer: Any, waiting: list[tuple[int, Steps, Any]]) -> Iterator[tuple[int, Any]]:
     """Send one answer; keep the next question, or give the result back."""
     try:
-        question = game.throw(answer.problem) if isinstance(answer, Failed) else game.send(answer)
+        question = steps.throw(answer.problem) if isinstance(answer, Failed) else steps.send(answer)
     except StopIteration as end:
-        return number, end.value
+        result = end.value
     except Exception as problem:
-        return number, Failed(problem)
-    waiting.append((number, game, question))
-    return None
+        result = Failed(problem)
+    else:
+        waiting.append((number, steps, question))
+        return
+    yield number, result
 
 
 def _answers(services: Mapping[str, Service], questions: Sequence[Any]) -> list[Any]:
     found: list[Any] = [None] * len(questions)
     for name, service in services.items():
         mine = [i for i, question in enumerate(questions) if question.service == name]
-        for i, answer in zip(mine, _careful(service, [questions[i] for i in mine]), strict=True):
-            found[i] = answer
+        if mine:
+            answered = in_halves(
+                service.answer, [questions[i] for i in mine], lambda _, problem: Failed(problem), ends=_ends
+            )
+            for i, answer in zip(mine, answered, strict=True):
+                found[i] = answer
     return found
 
 
-def _careful(service: Service, questions: list[Any]) -> list[Any]:
-    def broken(problem: Exception) -> Exception | None:
-        return problem if isinstance(problem, TicketsError) and problem.exit_code == FAILED else None
-
-    return in_halves(service.answer, questions, lambda _, problem: Failed(problem), ends=broken) if questions else []
-
-
-REASON = 120  # letters of one inside a flag; examples.jsonl has it whole
-HOPELESS = 20  # examples that failed in a row: the cause may not be in the examples
-ALWAYS = 2  # examples that may
-
-
-def in_short(reason: str) -> str:
-    """A reason on one line that ends like no sentence: it is to stand inside one."""
-    plain = " ".join(reason.split()).rstrip(".")
-    return plain if len(plain) <= REASON else plain[: REASON - 1].rstrip() + "…"
-
-
-def too_many(failed: int, of: int, most: float) -> bool:
-    """Whether more than ``most`` percent of the examples failed, and more than two."""
-    return failed > ALWAYS and 100 * failed > most * of
-
-
-@dataclass
-class Reasons:
-    """Why examples failed, in short, and how often each was the reason."""
-
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, reason: str) -> None:
-        self.counts[in_short(reason)] += 1
-
-    @property
-    def often(self) -> str:
-        """``; most often: …`` to stand behind a number of errors; of equals the first, nothing where none has words."""
-        reason = self.counts.most_common(1)[0][0] if self.counts else ""
-        return f"; most often: {reason}" if reason else ""
-
-
-def within_memory(
-    run: Callable[[list[T]], list[R]], items: list[T], what: Callable[[T], str], smaller: Callable[[list[T], int], None]
-) -> list[R]:
-    """``run(items)``; a batch too large for the memory is cut in halves, after ``smaller``, for the batches to come."""
-    import torch
-
-    def alone(item: T, problem: Exception) -> R:
-        raise TicketsError(
-            f"not enough memory for {what(item)}: {reason_of(problem)}", hint=LESS, exit_code=FAILED
-        ) from None
-
-    def freed(some: list[T], half: int) -> None:
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
-        smaller(some, half)
-
-    return in_halves(run, items, alone, ends=lambda problem: None if out_of_memory(problem) else problem, smaller=freed)
+def _ends(problem: Exception) -> Exception | None:
+    return problem if isinstance(problem, TicketsError) and problem.exit_code == FAILED else None
 
 
 def fatal(problem: Exception) -> TicketsError | None:
     """The error that ends the run: a victim that is broken (exit code 3) or a machine too small, which no other example would escape."""
     if isinstance(problem, TicketsError):
         return problem if problem.exit_code == FAILED else None
-    return (
-        TicketsError(f"out of memory: {reason_of(problem)}", hint=LESS, exit_code=FAILED)
-        if out_of_memory(problem)
-        else None
-    )
+    if not out_of_memory(problem):
+        return None
+    return TicketsError(f"out of memory: {reason_of(problem)}", hint=LESS, exit_code=FAILED, code="attack.memory")
 
 
 def answers(clf: Classifier, columns: int) -> bool:
@@ -204,4 +145,5 @@ def hopeless(problem: Exception, count: int) -> TicketsError:
         f"the attack failed on {count} example(s) in a row: {reason_of(problem)}",
         hint=hint or "see that the victim answers one of the texts",
         exit_code=code,
+        code="attack.failing",
     )

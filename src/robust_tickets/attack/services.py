@@ -11,24 +11,50 @@ import copy
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from robust_tickets.attack.cuda import Shapes
 from robust_tickets.attack.example import Ask, Encode, Fill, Slope
 from robust_tickets.attack.goals import Row
-from robust_tickets.attack.scheduler import within_memory
 from robust_tickets.attack.text import Text
 from robust_tickets.classifier import Classifier, Encoded, batches_by_size
+from robust_tickets.classifier.base import LESS, in_halves, out_of_memory, reason_of
 from robust_tickets.classifier.classifier import evaluating
 from robust_tickets.classifier.encode import clean
+from robust_tickets.errors import FAILED, TicketsError
+
+if TYPE_CHECKING:
+    import torch
+
+    from robust_tickets.resources.masked_lm import MaskedModel
 
 VICTIM_BUDGETS = {"cpu": 512, "gpu": 32_768}  # padded tokens a batch: a CPU likes small batches, a GPU must be fed
 CHARACTERS = 2_000_000  # tokenised at a time; about half a million tokens, a second of a GPU's work and some 20 MB
 LIVE = {"cpu": 8, "gpu": 1024}  # examples under attack at the same time; on a CPU few suffice, and progress is steadier
 
 Answer = tuple[np.ndarray, np.ndarray, int]  # probabilities, logits and predicted class of one input
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def within_memory(
+    run: Callable[[list[T]], list[R]], items: list[T], what: Callable[[T], str], smaller: Callable[[list[T], int], None]
+) -> list[R]:
+    """``run(items)``; a batch too large for the memory is cut in halves, after ``smaller``, for the batches to come."""
+    import torch
+
+    def alone(item: T, problem: Exception) -> R:
+        message = f"not enough memory for {what(item)}: {reason_of(problem)}"
+        raise TicketsError(message, hint=LESS, exit_code=FAILED, code="attack.memory") from None
+
+    def freed(some: list[T], half: int) -> None:
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        smaller(some, half)
+
+    return in_halves(run, items, alone, ends=lambda problem: None if out_of_memory(problem) else problem, smaller=freed)
 
 
 class Sent:
@@ -118,22 +144,21 @@ class Victim:
                 wanted[keys[i]][1].passes += 1
         return found
 
-    def _logits(self, rows: list[Encoded]) -> Any:
+    def _logits(self, rows: list[Encoded]) -> torch.Tensor:
         """Logits of a batch; one too large for the memory is cut in halves, and the batches to come are smaller."""
         import torch
 
         if self.shapes is not None:
             return self.shapes.logits(rows)
-        parts = within_memory(
-            lambda some: [self.clf.forward(some)],
-            rows,
-            lambda row: f"one text of {row.size} tokens",
-            self._smaller,
-        )
-        return torch.cat(parts)
 
-    def _smaller(self, rows: list[Encoded], half: int) -> None:
-        self.token_budget = max(1, min(self.token_budget, half * rows[0].size))
+        def smaller(some: list[Encoded], half: int) -> None:
+            self.token_budget = max(1, min(self.token_budget, half * some[0].size))
+
+        return torch.cat(
+            within_memory(
+                lambda some: [self.clf.forward(some)], rows, lambda row: f"one text of {row.size} tokens", smaller
+            )
+        )
 
 
 def _characters(text: tuple[str, ...]) -> int:
@@ -145,11 +170,12 @@ def _portions(texts: list[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
     portion: list[tuple[str, ...]] = []
     held = 0
     for text in texts:
-        if portion and held + _characters(text) > CHARACTERS:
+        size = _characters(text)
+        if portion and held + size > CHARACTERS:
             yield portion
             portion, held = [], 0
         portion.append(text)
-        held += _characters(text)
+        held += size
     if portion:
         yield portion
 
@@ -159,7 +185,7 @@ def _row(question: Ask, key: bytes, fresh: dict[bytes, Answer], exact: dict[byte
     if question.alone:
         if row is None:
             row = question.known[key] = Row(*exact[key])
-        row.probabilities, row.logits, row.predicted, row.exact = *exact[key], True
+        row.probabilities, row.logits, row.predicted, row.exact, row.score = *exact[key], True, None
     elif row is None:
         row = question.known[key] = Row(*fresh[key])
     return row
@@ -211,10 +237,10 @@ class Encoder:
         return [[(apart if question.alone else found)[text] for text in question.texts] for question in questions]
 
 
-MASKED_NOISE = (
-    1e-3  # how much a batch may move a score in float32; measured with BERT-base: 1.2e-4 over all scores of 14 texts
-)
+# how much a batch may move a score in float32; measured with BERT-base: 1.2e-4 over all scores of 14 texts
+MASKED_NOISE = 1e-3
 MASKED_BUDGETS = {"cpu": 512, "gpu": 8_192}  # padded tokens a batch; 30,000 scores each make a gigabyte of the larger
+Blank = tuple[list[int], int, int | None]  # token ids, width to fill up to, the one token to answer for
 
 
 @dataclass(slots=True)
@@ -231,7 +257,7 @@ class Masked:
     """``count`` words a token, out of the ids in ``among`` (left out: all)."""
 
     def __init__(
-        self, language: Any, count: int, among: np.ndarray | None = None, token_budget: int | None = None
+        self, language: MaskedModel, count: int, among: np.ndarray | None = None, token_budget: int | None = None
     ) -> None:
         self.language, self.among = language, among
         self.count = min(count, language.model.config.vocab_size if among is None else len(among))
@@ -241,43 +267,31 @@ class Masked:
         keys = [(question.text, question.rows, question.at, question.alone) for question in questions]
         distinct = list(dict.fromkeys(keys))
         rows = [self.language.encode(clean(text)) for text, *_ in distinct]
-        widths = [max(len(row), wanted) for row, (_, wanted, *_) in zip(rows, distinct, strict=True)]
+        blanks = [(row, max(len(row), wanted), at) for row, (_, wanted, at, _) in zip(rows, distinct, strict=True)]
+        batches = _batches([alone for *_, alone in distinct], [width for _, width, _ in blanks], self.token_budget)
         found: dict[tuple[str, int, int | None, bool], Filled] = {}
-        together = [i for i, key in enumerate(distinct) if not key[3]]
-        batches = [
-            [together[k] for k in where] for where in batches_by_size([widths[i] for i in together], self.token_budget)
-        ]
-        for where in [*batches, *([i] for i, key in enumerate(distinct) if key[3])]:
-            best = self._best([rows[i] for i in where], [widths[i] for i in where], [distinct[i][2] for i in where])
+        for where in batches:
+            best = within_memory(
+                self._best,
+                [blanks[i] for i in where],
+                lambda blank: f"the masked language model on {blank[1]} tokens",
+                self._smaller,
+            )
             for i, (ids, gaps) in zip(where, best, strict=True):
                 found[distinct[i]] = Filled(ids, gaps, exact=len(where) == 1)
         return [found[key] for key in keys]
 
-    def _best(
-        self, rows: list[list[int]], widths: list[int], at: list[int | None]
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Ids and gaps of a batch; one too large for the memory is cut in halves, and the batches to come are smaller."""
+    def _smaller(self, blanks: list[Blank], half: int) -> None:
+        self.token_budget = max(1, min(self.token_budget, half * max(width for _, width, _ in blanks)))
 
-        def run(some: list[tuple[list[int], int, int | None]]) -> list[tuple[np.ndarray, np.ndarray]]:
-            return self._chosen(
-                [row for row, _, _ in some], [width for _, width, _ in some], [place for _, _, place in some]
-            )
-
-        def smaller(some: list[tuple[list[int], int, int | None]], half: int) -> None:
-            self.token_budget = max(1, min(self.token_budget, half * max(width for _, width, _ in some)))
-
-        asked = list(zip(rows, widths, at, strict=True))
-        return within_memory(run, asked, lambda one: f"the masked language model on {one[1]} tokens", smaller)
-
-    def _chosen(
-        self, rows: list[list[int]], widths: list[int], at: list[int | None]
-    ) -> list[tuple[np.ndarray, np.ndarray]]:
+    def _best(self, blanks: list[Blank]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Ids and gaps of a batch."""
         import torch
 
-        logits = self.language.logits(rows, max(widths))
+        logits = self.language.logits([row for row, _, _ in blanks], max(width for _, width, _ in blanks))
         parts = [
-            each[:width] if place is None else each[place : place + 1]
-            for each, width, place in zip(logits, widths, at, strict=True)
+            each[:width] if at is None else each[at : at + 1]
+            for each, (_, width, at) in zip(logits, blanks, strict=True)
         ]
         scores = torch.cat(parts)
         among = None if self.among is None else torch.from_numpy(self.among).to(scores.device)
@@ -292,15 +306,25 @@ class Masked:
         return list(zip(np.split(kept, ends), np.split(gaps, ends), strict=True))
 
 
+def _batches(alone: Sequence[bool], sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Positions in batches of like size within ``budget``, then one by one what is asked ``alone``."""
+    together = [i for i, each in enumerate(alone) if not each]
+    for where in batches_by_size([sizes[i] for i in together], budget):
+        yield [together[k] for k in where]
+    yield from ([i] for i, each in enumerate(alone) if each)
+
+
 PASSES = 4  # a backward pass keeps what a forward pass drops: batches are smaller by this
 MOST_WORDS = 1024
 MARKS = ("##", "Ġ", "__")  # what tokenizers put before or into tokens
 
 
 class Gradient:
+    """How steep the victim's loss is at each word; batches need their own noise, for a backward pass has no fixed shapes."""
+
     def __init__(self, victim: Victim) -> None:
         self.clf, self.temperature = victim.clf.needs_model("attacked by its gradients"), victim.temperature
-        self.noise = victim.rounding  # also where the victim runs in fixed shapes: a backward pass does not
+        self.noise = victim.rounding
         self.token_budget = max(1, victim.token_budget // PASSES)
         model, tokenizer = self.clf.model, self.clf.tokenizer
         positions = getattr(model.config, "max_position_embeddings", None)
@@ -311,18 +335,12 @@ class Gradient:
         asked = [_cut(question, self.most) for question in questions]
         rows = self.clf.encode([text.columns for text, _ in asked])
         found: list[np.ndarray] = [np.empty(0)] * len(questions)
-        together = [i for i, question in enumerate(questions) if not question.alone]
-        alone = [i for i, question in enumerate(questions) if question.alone]
-        batches = [
-            [together[k] for k in where]
-            for where in batches_by_size([rows[i].size for i in together], self.token_budget)
-        ]
-        for where in [*batches, *([i] for i in alone)]:
+        alone, sizes = [question.alone for question in questions], [row.size for row in rows]
+        for where in _batches(alone, sizes, self.token_budget):
             slopes = self._slopes([rows[i] for i in where], [questions[i] for i in where])
             for i, gradient in zip(where, slopes, strict=True):
                 text, words = asked[i]
-                tokens = self.clf.tokenizer.convert_ids_to_tokens(list(rows[i].ids))
-                positions = aligned(text.words, tokens)
+                positions = aligned(text.words, self.clf.tokenizer.convert_ids_to_tokens(list(rows[i].ids)))
                 found[i] = np.array([_norm(gradient, positions[word]) for word in words], dtype=np.float64)
         return found
 

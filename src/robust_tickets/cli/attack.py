@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -27,64 +27,56 @@ from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.progress import say, warn
 
 if TYPE_CHECKING:
-    from robust_tickets.attack.attack import Attack, AttackData
-    from robust_tickets.attack.replay import TextSet
+    from robust_tickets.attack.attack import Attack
     from robust_tickets.classifier import Classifier
     from robust_tickets.data.task import Task
+
+Several = Parameter(negative="", consume_multiple=False)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AttackedTexts:
-    """Which texts are attacked, and what else of the data matters."""
+    """Which texts are attacked, and what else of the data matters.
 
-    data: Annotated[
-        str | None,
-        Parameter(help="A file of texts and labels, all of whose rows may be attacked; or the local files of --task."),
-    ] = None
-    task: Annotated[str | None, Parameter(help="A registered task instead of a file: its attacked split.")] = None
-    text: Annotated[str | None, Parameter(help="The text column; a pair as premise,hypothesis.")] = None
-    label: Annotated[str | None, Parameter(help="The label column.")] = None
-    label_map: Annotated[
-        str | None,
-        Parameter(help="Which class of the model each label of the data is, where the names differ: bad=0,good=1."),
-    ] = None
-    calibration: Annotated[
-        str | None,
-        Parameter(
-            help="A file of labelled texts to fit the temperature on; by default the rows that are not attacked."
-        ),
-    ] = None
-    seen: Annotated[
-        str | None,
-        Parameter(help="A file of what the model was trained on: the result says how many attacked texts are in it."),
-    ] = None
+    Parameters
+    ----------
+    data
+        A file of texts and labels, all of whose rows may be attacked; or the local files of --task.
+    task
+        A registered task instead of a file: its attacked split.
+    text
+        The text column; a pair as premise,hypothesis.
+    label
+        The label column.
+    label_map
+        Which class of the model each label of the data is, where the names differ: bad=0,good=1.
+    calibration
+        A file of labelled texts to fit the temperature on; by default the rows that are not attacked.
+    seen
+        A file of what the model was trained on: the result says how many attacked texts are in it.
+    """
+
+    data: str | None = None
+    task: str | None = None
+    text: str | None = None
+    label: str | None = None
+    label_map: str | None = None
+    calibration: str | None = None
+    seen: str | None = None
     strict: Strict = False
 
     def look(self) -> None:
         """Refuse what is not there, before anything heavy is loaded."""
         if self.data is None and self.task is None:
-            raise TicketsError(
-                "attack: which texts? neither --data nor --task is given",
-                hint="--data FILE with a text and a label column",
-            )
+            hint = "--data FILE with a text and a label column"
+            raise TicketsError("attack: neither --data nor --task is given", hint=hint, code="usage.data")
         look_for(self.data, self.calibration, self.seen)
 
     def attacked(self, victim: Classifier) -> Task:
-        return self._read(victim, self.task, self.data) if self.task else self._read(victim, str(self.data))
+        return self.read(victim, self.task, self.data) if self.task else self.read(victim, str(self.data))
 
-    def beside(self, victim: Classifier, task: Task) -> AttackData:
-        """What the data say beside the texts to attack."""
-        from robust_tickets.attack.attack import AttackData
-
-        return AttackData(
-            labels=task.labels,
-            called=_called(mapped(self.label_map) or {}, task.labels),
-            calibration=self._read(victim, self.calibration).test if self.calibration else None,
-            seen=self._read(victim, self.seen).test if self.seen else None,
-        )
-
-    def _read(self, victim: Classifier, source: str, data: str | None = None) -> Task:
+    def read(self, victim: Classifier, source: str, data: str | None = None) -> Task:
         from robust_tickets.data.diagnostics import announce
         from robust_tickets.data.load import load_task
 
@@ -126,9 +118,7 @@ class AttackChoice(Flags, AttackOptions):
     compat: Annotated[str | None, Parameter(help="A version of TextAttack to agree with, example by example.")] = None
     scoring: Annotated[
         Literal["probability", "log-odds"] | None,
-        Parameter(
-            help="What a candidate is judged by: TextAttack's probability, or log-odds, which an over-confident model cannot hide."
-        ),
+        Parameter(help="Judge candidates by probability, as TextAttack, or by log-odds, which no sure model hides."),
     ] = None
 
     def recipe(self, settings: Settings) -> Attack:
@@ -141,11 +131,21 @@ class AttackChoice(Flags, AttackOptions):
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class AttackOutput:
-    """Where the result goes."""
+    """Where the result goes.
 
-    out: Annotated[Path, Parameter(help="The folder for result.json and examples.jsonl.")]
-    csv: Annotated[Path | None, Parameter(help="Write the examples as a table too: a .csv or .tsv file.")] = None
-    parquet: Annotated[Path | None, Parameter(help="The same as a .parquet file.")] = None
+    Parameters
+    ----------
+    out
+        The folder for result.json and examples.jsonl.
+    csv
+        Write the examples as a table too: a .csv or .tsv file.
+    parquet
+        The same as a .parquet file.
+    """
+
+    out: Path
+    csv: Path | None = None
+    parquet: Path | None = None
 
     def tables(self, *read: str | None) -> list[Path]:
         """The tables to write, none of them a file to ``read`` from."""
@@ -153,9 +153,11 @@ class AttackOutput:
 
         given = ((self.csv, (".csv", ".tsv")), (self.parquet, (".parquet",)))
         found = [checked(path, *endings) for path, endings in given if path is not None]
+        sources = {Path(one).resolve() for one in read if one is not None}
         for path in found:
-            if any(one is not None and path.resolve() == Path(one).resolve() for one in read):
-                raise TicketsError(f"{path} is a file to read from", hint="write the table to another file")
+            if path.resolve() in sources:
+                message, hint = f"{path} is a file to read from", "write the table to another file"
+                raise TicketsError(message, hint=hint, code="usage.out")
         return found
 
 
@@ -181,7 +183,7 @@ def attack(
     texts.look()
     is_folder(output.out)
     say(f"loading {choice.attack} and {model}")
-    from robust_tickets.attack.attack import AttackRun
+    from robust_tickets.attack.attack import AttackData, AttackRun
     from robust_tickets.attack.engine import run
     from robust_tickets.attack.examples import short_of
 
@@ -193,9 +195,12 @@ def attack(
     split = task.split(choice.split) if choice.split else task.test
     if short := short_of(choice.n, len(split)):
         say(f"attack: {short}")
-    job = AttackRun(recipe=recipe, victim=victim, split=split, options=choice, data=texts.beside(victim, task))
-    result = run(job, output.out, speed)
-    failed = result.failed(choice.max_failed)
+    data = AttackData(
+        labels=task.labels,
+        calibration=texts.read(victim, texts.calibration).test if texts.calibration else None,
+        seen=texts.read(victim, texts.seen).test if texts.seen else None,
+    )
+    result = run(AttackRun(recipe=recipe, victim=victim, split=split, options=choice, data=data), output.out, speed)
     document = result.to_json() | ({"tables": [str(result.table(path)) for path in tables]} if tables else {})
 
     def show(console: Any) -> None:
@@ -204,65 +209,40 @@ def attack(
         console.print(attack_table(document))
         print(f"result: {output.out / 'result.json'}", *(f"table: {path}" for path in tables), sep="\n")
 
+    failed = result.failed(choice.max_failed)
     if failed:
-        warn(
-            f"attack: {result.errors} of {len(result.ids)} examples failed: the numbers do not hold; the same command attacks them again"
-        )
+        warn(f"attack: {result.errors} examples failed: the numbers do not hold; the same command attacks them again")
     return Answer(data=document, show=show, exit_code=FAILED if failed else 0)
-
-
-def _called(label_map: dict[str, int | str], labels: tuple[str, ...]) -> dict[str, int]:
-    """What the data calls each class: by the label map, else by name, or by number where it has no name."""
-    from robust_tickets.classifier.base import unnamed
-    from robust_tickets.data.schema import match
-
-    mapped_to = dict(match(tuple(label_map), labels, "the label map", label_map=label_map).ids)
-    names = map(str, range(len(labels))) if unnamed(labels) else labels
-    return mapped_to | {name: i for i, name in enumerate(names) if i not in mapped_to.values()}
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class ReplayedTexts:
-    """How the sources of a replay are read."""
+    """How the sources of a replay are read.
 
-    also: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            consume_multiple=False,
-            help="Another source, any number of times: the table then has a row for every pair.",
-        ),
-    ] = ()
-    task: Annotated[
-        str | None,
-        Parameter(
-            help="The registered task of a file: the names of its labels 0, 1, …; of AdvGLUE's file, which of its tasks."
-        ),
-    ] = None
-    text: Annotated[
-        str | None, Parameter(help="A file's column of adversarial text; a pair as premise,hypothesis.")
-    ] = None
-    label: Annotated[str | None, Parameter(help="A file's label column.")] = None
-    original: Annotated[str | None, Parameter(help="A file's column of original text, if it has one.")] = None
-    label_map: Annotated[
-        tuple[str, ...],
-        Parameter(
-            negative="",
-            consume_multiple=False,
-            help="Which class of the models each label is, where the names differ: bad=0,good=1. Once for all models, or once for "
-            "each, in their order.",
-        ),
-    ] = ()
+    Parameters
+    ----------
+    also
+        Another source, any number of times: the table then has a row for every pair.
+    task
+        The registered task of a file: the names of its labels 0, 1, …; of AdvGLUE's file, which of its tasks.
+    text
+        A file's column of adversarial text; a pair as premise,hypothesis.
+    label
+        A file's label column.
+    original
+        A file's column of original text, if it has one.
+    label_map
+        Which class of the models each label is, where the names differ: bad=0,good=1. Once for all models, or once for each, in their
+        order.
+    """
 
-    def sets(self, source: str) -> list[TextSet]:
-        from robust_tickets.attack.replay import open_set
-
-        text, original = columns(self.text), columns(self.original)
-        return [
-            open_set(one, task=self.task, text=text, label=self.label, original=original)
-            for one in (source, *self.also)
-        ]
+    also: Annotated[tuple[str, ...], Several] = ()
+    task: str | None = None
+    text: str | None = None
+    label: str | None = None
+    original: str | None = None
+    label_map: Annotated[tuple[str, ...], Several] = ()
 
 
 def replay(
@@ -289,25 +269,27 @@ def replay(
     token_budget
         Padded tokens in one forward pass; changes speed and memory, not results.
     """
-    if not models:
+    if not models or 1 < len(texts.label_map) != len(models):
         raise TicketsError(
-            "replay: on which models? none is given", hint="tickets replay ATTACK_FOLDER MODEL MODEL --out FOLDER"
-        )
-    if 1 < len(texts.label_map) != len(models):
-        raise TicketsError(
-            f"replay: {len(texts.label_map)} label maps for {len(models)} models",
-            hint="--label-map once for all of them, or once for each, in their order",
+            f"replay: {len(models)} models and {len(texts.label_map)} label maps",
+            hint="tickets replay SOURCE MODEL MODEL --out FOLDER, with --label-map once for all models, or once for each",
+            code="usage.models",
         )
     AttackChoice(max_failed=max_failed)  # refused before a model is loaded
     is_folder(out)
     look_for(source, *texts.also)
     say(f"loading {', '.join(models)}")
-    from robust_tickets.attack.replay import replay as put
+    from robust_tickets.attack import replay as library
 
-    found = put(
-        texts.sets(source),
+    text, original = columns(texts.text), columns(texts.original)
+    sets = [
+        library.open_set(one, task=texts.task, text=text, label=texts.label, original=original)
+        for one in (source, *texts.also)
+    ]
+    found = library.replay(
+        sets,
         (opening.open(model, columns(texts.text)) for model in models),
-        label_map=[mapped(one) or {} for one in texts.label_map] or None,
+        label_map=[mapped(one) or {} for one in texts.label_map],
         folder=out,
         token_budget=token_budget,
         max_failed=max_failed,
@@ -315,6 +297,8 @@ def replay(
     document = found.to_json()
 
     def show(console: Any) -> None:
+        flags = [f"flag: {models[cell['model']]}: {text}" for cell in document["cells"] for text in cell["flags"]]
+        print(*dict.fromkeys(flags), sep="\n")
         console.print(table(document, models))
         print(f"result: {out / 'replay.json'}")
 
@@ -325,26 +309,17 @@ def replay(
 
 def table(document: Mapping[str, Any], models: Sequence[str]) -> Any:
     """A row for every set and model: accuracy on originals, on the adversarial texts, and how many turned."""
-    from rich.table import Table
-    from rich.text import Text
-
     from robust_tickets.report import format as numbers
-    from robust_tickets.report.terminal import first
+    from robust_tickets.report.tables import Cell, Row, plain_table, rich_table
 
-    heads = ("texts of", "on", "clean", "adversarial", "transfer", "turned")
-    before = [f"{models[cell['model']]}: {flag}" for cell in document["cells"] for flag in first(cell)]
-    title = "accuracy in %, 95 % intervals below; transfer: turned, of those right before"
-    grid = Table(*heads, title=Text("\n".join([*dict.fromkeys(before), title])), title_justify="left")
-    flags: dict[str, None] = {}
+    rows = []
     for cell in document["cells"]:
-        where, model = document["sources"][cell["source"]], models[cell["model"]]
-        shown = []
-        for name in ("clean", "adversarials", "transfer"):
-            value, ends = cell[name], cell["intervals"].get(name)
-            shown.append("–" if value is None else numbers.percent(value) + (f"\n{numbers.span(ends)}" if ends else ""))
-        turned = "–" if cell["originals"] is None else f"{cell['turned']} of {cell['texts']}"
-        grid.add_row(*(Text(one) for one in (str(where["name"]), model, *shown, turned)))
-        flags.update(dict.fromkeys(f"{model}: {flag}" for flag in cell["flags"] if flag not in first(cell)))
-    if flags:
-        grid.caption, grid.caption_justify = Text("flags: " + "; ".join(flags)), "left"
-    return grid
+        measured = [
+            Cell(text=numbers.percent(cell[name]), below=numbers.brief(cell["intervals"].get(name)))
+            for name in ("clean", "adversarials", "transfer")
+        ]
+        turned = Cell(text=f"{cell['turned']} of {cell['texts']}" if cell["originals"] is not None else numbers.NONE)
+        cells = (Cell(text=models[cell["model"]]), *measured, turned)
+        rows.append(Row(name=str(document["sources"][cell["source"]]["name"]), cells=cells))
+    plain = plain_table("", ("texts of", "on", "clean", "adversarial", "transfer", "turned"), ())
+    return rich_table(replace(plain, rows=tuple(rows)), [row.name for row in rows])
