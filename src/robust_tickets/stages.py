@@ -238,6 +238,18 @@ class RunFolder:
         (self.folder / COMMAND).unlink(missing_ok=True)
 
 
+class OneStage(RunFolder):
+    """A folder that holds one stage and nothing else: the ``--out`` of a verb."""
+
+    def stage(self, kind: str, key: Mapping[str, Any]) -> Stage:
+        return Stage(folder=self.folder, key=key)
+
+    @contextmanager
+    def alone(self, stage: Stage) -> Iterator[None]:
+        with locked(self.folder):
+            yield
+
+
 def record(path: Path) -> dict[str, Any]:
     """What a file of notes about work says; nothing where there is none, or where it is damaged, with a warning: then nothing is done."""
     try:

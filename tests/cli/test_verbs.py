@@ -313,12 +313,12 @@ def refused(capsys: Capture, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["ls"], "one of: methods, adversaries, attacks, backbones, tasks, recipes, arms, runs"),
-        (["run"], "run: RECIPE is missing"),
-        (["attack", "model"], "attack: --out is missing"),
+        (["ls"], "tickets ls --help"),
+        (["run"], "RECIPE"),
+        (["attack", "model"], "--out"),
         (["run", "earlyrobust", "task=reviews.csv", "seed=3"], "--set task=reviews.csv --set seed=3"),
         (["demo", "task=reviews.csv"], "--set task=reviews.csv"),
-        (["run", "earlyrobust", "more"], "run: not understood: more"),
+        (["run", "earlyrobust", "more"], "more"),
         (["run", "earlyrobust", "--sett", "a=b"], "Did you mean --set?"),
     ],
 )

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import robust_tickets as rt
+from refusing import refused
 from robust_tickets.config import counted as identity
 from robust_tickets.errors import TicketsError, inside
 from robust_tickets.experiment import arms
@@ -113,22 +114,23 @@ def test_what_changes_a_result_changes_the_identity(setting: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "code"),
     [
-        ("title = 'x'", "arms"),
-        ("title = 'x'\nfoo = 1\n[arms.a]", "foo"),
-        ("title = 'x'\n[arms.a]\nserch = true", "search"),
-        ("[arms.a]", "title"),
-        ("title = 'x'\n[search]\nneurons = 0.3\n[arms.a]", "no arm searches"),
-        ("title = 'x'\n[arms.a]\nsearch = {name = 'nothing'}", "nothing"),
-        ("title = 'x'\nattack = 3\n[arms.a]", "attack"),
-        ("title = ", "TOML"),
+        ("title = 'x'", "recipe.no_arms"),
+        ("title = 'x'\nfoo = 1\n[arms.a]", "config.unknown_key"),
+        ("title = 'x'\n[arms.a]\nserch = true", "config.unknown_key"),
+        ("[arms.a]", "recipe.no_title"),
+        ("title = 'x'\nbaseline = 'b'\n[arms.a]", "recipe.unknown_arm"),
+        ("title = 'x'\n[search]\nneurons = 0.3\n[arms.a]", "arms.no_search"),
+        ("title = 'x'\n[arms.a]\nsearch = {name = 'nothing'}", "registry.unknown"),
+        ("title = 'x'\nattack = 3\n[arms.a]", "config.component"),
+        ("title = ", "config.toml"),
     ],
 )
-def test_a_recipe_that_cannot_be_meant_is_refused(text: str, words: str, tmp_path: Path) -> None:
+def test_a_recipe_that_cannot_be_meant_is_refused(text: str, code: str, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(text)
-    with pytest.raises(TicketsError, match=words):
+    with refused(code):
         read_recipe(str(path))
 
 
@@ -201,25 +203,26 @@ def test_a_saved_ticket_may_stand_in_for_the_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arms", "words"),
+    ("arms", "code"),
     [
-        ({"s": {"search": True}, "a": {"ticket": "b"}, "b": {"ticket": "a"}}, "depends on itself: a → b → a"),
-        ({"s": {"search": True}, "a": {"ticket": "a"}}, "depends on itself"),
-        ({"a": {"search": {"name": "random", "match": "layer"}, "like": "a"}}, "depends on itself"),
-        ({"a": {"search": True}, "b": {"ticket": "c"}}, "no arm and no folder"),
-        ({"a": {"search": True}, "b": {}, "c": {"ticket": "b"}}, "has no ticket"),
-        ({"a": {"search": True}, "b": {"search": True, "ticket": "a"}}, "not both"),
-        ({"a": {"search": True}, "b": {"without": "structure"}}, "has none"),
-        ({"a": {"search": True}, "b": {"ticket": "a", "without": "weights"}}, "initialisation"),
-        ({"a": {"search": True}, "b": {"draw": {"heads": 0.1}}}, "needs search or ticket"),
-        ({"a": {"search": True}, "b": {"ticket": "a", "like": "a"}}, "like needs search"),
-        ({"a": {"search": True}, "b": {"ticket": "a", "searched_on": {"task": "sst2"}}}, "not both"),
-        ({"a": {"search": True}, "b": {"ticket": "a", "draw": {"head": 0.1}}}, "head"),
-        ({"a": {"search": True, "searched_on": {"tsk": "sst2"}}}, "tsk"),
+        ({"s": {"search": True}, "a": {"ticket": "b"}, "b": {"ticket": "a"}}, "arms.cycle"),
+        ({"s": {"search": True}, "a": {"ticket": "a"}}, "arms.cycle"),
+        ({"a": {"search": {"name": "random", "match": "layer"}, "like": "a"}}, "arms.cycle"),
+        ({"a": {"search": True}, "b": {"ticket": "c"}}, "arms.unknown_ticket"),
+        ({"a": {"search": True}, "b": {}, "c": {"ticket": "b"}}, "arms.no_ticket"),
+        ({"a": {"search": True}, "b": {"search": True, "ticket": "a"}}, "arms.two_tickets"),
+        ({"a": {"search": True}, "b": {"without": "structure"}}, "arms.without"),
+        ({"a": {"search": True}, "b": {"ticket": "a", "without": "weights"}}, "config.type"),
+        ({"a": {"search": True}, "b": {"draw": {"heads": 0.1}}}, "arms.needs"),
+        ({"a": {"search": True}, "b": {"ticket": "a", "like": "a"}}, "arms.needs"),
+        ({"a": {"search": True}, "b": {"ticket": "a", "searched_on": {"task": "sst2"}}}, "arms.two_tickets"),
+        ({"a": {"search": True}, "b": {"ticket": "a", "draw": {"head": 0.1}}}, "config.unknown_key"),
+        ({"a": {"search": True}, "b": {"ticket": "a", "draw": {"heads": 1.0}}}, "settings.limit"),
+        ({"a": {"search": True, "searched_on": {"tsk": "sst2"}}}, "config.unknown_key"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(arms: dict[str, Any], words: str) -> None:
-    with pytest.raises(TicketsError, match=words):
+def test_what_cannot_be_meant_is_refused(arms: dict[str, Any], code: str) -> None:
+    with refused(code):
         recipe(arms)
 
 
@@ -316,55 +319,34 @@ def searching(arms: dict[str, dict[str, Any]], search: str = "earlyrobust", **to
 FOUND: dict[str, Any] = {"found": {"search": True}}
 
 
+def random(match: str) -> dict[str, str]:
+    return {"name": "random", "match": match}
+
+
 @pytest.mark.parametrize(
-    ("search", "arms", "words"),
+    ("search", "arms", "code"),
     [
-        (
-            "earlyrobust",
-            {"a": {"search": True, "draw": {"sparsity": 0.3}}},
-            r"mine\.arms\.a\.draw: sparsity .* structured",
-        ),
-        (
-            "robustt",
-            {**FOUND, "a": {"ticket": "found", "draw": {"neurons": 0.3}}},
-            r"mine\.arms\.a\.draw: neurons .* unstructured",
-        ),
-        ("prasanna", {"a": {"search": True, "draw": {"heads": 0.3}}}, "Prasanna has no scores"),
-        (
-            "earlyrobust",
-            {**FOUND, "a": {"search": {"gamma": 0.2}, "like": "found"}},
-            "EarlyRobust matches no other ticket",
-        ),
-        ("earlyrobust", {**FOUND, "a": {"search": "random", "like": "found"}}, "does not look at a ticket"),
-        (
-            "earlyrobust",
-            {**FOUND, "a": {"search": {"name": "random", "match": "matrix"}, "like": "found"}},
-            "single weights",
-        ),
-        ("earlyrobust", {"a": {"search": {"name": "random", "match": "layer"}}}, "got none"),
-        (
-            "robustt",
-            {**FOUND, "a": {"search": {"name": "random", "match": "matrix"}, "like": "found", "draw": {"heads": 0.1}}},
-            "heads .* unstructured",
-        ),
+        ("earlyrobust", {"a": {"search": True, "draw": {"sparsity": 0.3}}}, "arms.draw"),
+        ("robustt", {**FOUND, "a": {"ticket": "found", "draw": {"neurons": 0.3}}}, "arms.draw"),
+        ("prasanna", {"a": {"search": True, "draw": {"heads": 0.3}}}, "arms.draw"),
+        ("earlyrobust", {**FOUND, "a": {"search": {"gamma": 0.2}, "like": "found"}}, "arms.like"),
+        ("earlyrobust", {**FOUND, "a": {"search": "random", "like": "found"}}, ""),
+        ("earlyrobust", {**FOUND, "a": {"search": random("matrix"), "like": "found"}}, ""),
+        ("earlyrobust", {"a": {"search": random("layer")}}, ""),
+        ("robustt", {**FOUND, "a": {"search": random("matrix"), "like": "found", "draw": {"heads": 0.1}}}, "arms.draw"),
     ],
 )
-def test_what_cannot_be_had_is_refused_before_the_search(search: str, arms: dict[str, Any], words: str) -> None:
-    with pytest.raises(TicketsError, match=words):
+def test_what_cannot_be_had_is_refused_before_the_search(search: str, arms: dict[str, Any], code: str) -> None:
+    with pytest.raises(TicketsError) as caught:
         check(searching(arms, search))
+    assert caught.value.code == code or not code  # the method's own
 
 
 def test_a_ticket_in_a_folder_is_looked_at(tmp_path: Path) -> None:
     RandomTicket(sparsity=0.4)(tiny_classifier(), folder=tmp_path)
     check(searching({"a": {"ticket": str(tmp_path), "draw": {"sparsity": 0.3}}}))
-    with pytest.raises(TicketsError, match="heads cannot be drawn from an unstructured ticket"):
+    with refused("arms.draw"):
         check(searching({"a": {"ticket": str(tmp_path), "draw": {"heads": 0.3}}}))
-
-
-@pytest.mark.parametrize("draw", [{"neurons": 1.0}, {"heads": -0.1}, {"sparsity": float("nan")}])
-def test_a_draw_of_no_fraction_is_refused(draw: dict[str, float]) -> None:
-    with pytest.raises(TicketsError, match="fraction to remove"):
-        searching({"a": {"search": True, "draw": draw}})
 
 
 def test_every_shipped_recipe_is_allowed() -> None:
@@ -376,9 +358,8 @@ def test_every_shipped_recipe_is_allowed() -> None:
 
 def test_arms_are_chosen_once_and_at_least_one() -> None:
     assert [arm.name for arm in read_recipe("earlyrobust", ["arms=finetune,finetune"]).arms] == ["finetune"]
-    with pytest.raises(TicketsError, match="no arm is chosen") as refused:
+    with refused("recipe.no_arms"):
         read_recipe("earlyrobust", ["arms="])
-    assert "earlyrobust,finetune" in refused.value.hint
 
 
 def test_settings_go_into_a_search_that_is_only_switched_on() -> None:
@@ -391,7 +372,7 @@ def test_settings_go_into_a_search_that_is_only_switched_on() -> None:
 def test_gates_of_heads_find_heads() -> None:
     search = {"name": "robustt", "granularity": "head"}
     check(searching({"a": {"search": search, "draw": {"heads": 0.5}}}, "robustt"))
-    with pytest.raises(TicketsError, match=r"draw: sparsity .* a structured"):
+    with refused("arms.draw"):
         check(searching({"a": {"search": search, "draw": {"sparsity": 0.5}}}, "robustt"))
 
 
@@ -474,7 +455,7 @@ def test_every_example_resolves(block: str) -> None:
 
 def test_every_key_is_told_and_every_told_key_is_one() -> None:
     top, arm = (set(re.findall(r"`([^`]+)`", rows)) for rows in re.findall(r"(?:\n\|[^|]+\|)+", _first_column(PAGE)))
-    keys = {f.name for f in dataclasses.fields(recipe_module._Top)}
+    keys = {f.name for f in dataclasses.fields(recipe_module.Tables)}
     assert {name.strip("[]").partition(".")[0] for name in top} == keys - {"strict"}  # a flag of its own
     assert arm == {f.name for f in dataclasses.fields(arms._Table)}
 

@@ -67,7 +67,7 @@ def test_recipes_hand_it_on() -> None:
     )  # its counts are rounded
     with pytest.raises(TicketsError, match="round_to"):
         arms({"name": "earlyrobust"}, ticket="a", draw={"round_to": 7})
-    with pytest.raises(TicketsError, match="round_to cannot be drawn"):
+    with pytest.raises(TicketsError, match="round_to is not for"):
         check(arms({"name": "robustt"}, ticket="a", draw={"round_to": 8}))
 
 

@@ -1,4 +1,4 @@
-"""The verbs ``predict`` and ``export``."""
+"""The verbs that write a model, its answers or a page: ``export``, ``predict``, ``report``."""
 
 from __future__ import annotations
 
@@ -46,29 +46,18 @@ def predict(
     victim = opening.open(model, columns(text))
     try:
         result = label_file(victim, data, out, text=columns(text))
-    except TicketsError:
-        raise
-    except Exception as problem:  # a function's own; of a few texts it would have cost their rows
-        if not is_function(model):
+    except Exception as problem:
+        if isinstance(problem, TicketsError) or not is_function(model):
             raise
-        raise TicketsError(
-            f"predict: {model} failed on text after text, the last time with {' '.join(reason_of(problem).split())}; {out} is not written",
-            hint="see that it answers one of the texts, then give the same command again; --retries tries a call again",
-            exit_code=FAILED,
-            code="predict.failed",
-        ) from problem
+        message = f"{model} failed on text after text, the last time with {reason_of(problem)}; {out} is not written"
+        hint = "see that it answers one of the texts, then give the same command again; --retries tries a call again"
+        raise TicketsError(message, hint=hint, exit_code=FAILED, code="predict.failed") from problem
 
     def show(console: Any) -> None:
         counts = ", ".join(f"{label} {count}" for label, count in result["labels"].items())
-        print(
-            f"{result['rows']} rows: {counts}"
-            + (f"; {_rows(result['bad'], 'bad ')} left without a label:" if result["bad"] else "")
-        )
+        print(f"rows: {result['rows']}; {counts}" + (f"; without a label: {result['bad']}" if result["bad"] else ""))
         for reason in result["reasons"][:REASONS]:
-            # an error message may have several lines
-            print(f"  {' '.join(reason['problem'].split())} ({_rows(reason['rows'])})")
-        if len(result["reasons"]) > REASONS:
-            print(f"  … and {len(result['reasons']) - REASONS} other reasons")
+            print(f"  {reason['rows']}: {' '.join(reason['problem'].split())}")
         if result["hint"]:
             print(f"  what to do: {result['hint']}")
         print(f"predictions: {out}")
@@ -76,10 +65,6 @@ def predict(
     if result["exit_code"]:
         warn(f"predict: more than half of the rows got no label ({result['bad']} of {result['rows']})")
     return Answer(data=result, show=show, exit_code=result["exit_code"])
-
-
-def _rows(count: int, kind: str = "") -> str:
-    return f"{count} {kind}row{'s' * (count != 1)}"
 
 
 def export(
@@ -108,9 +93,32 @@ def export(
 
     path = model_path(model)
     clf = Classifier.from_pretrained(path if path.exists() else model)
-    say(
-        f"writing {out}"
-        + (": the graph is traced, then its answers are compared with the model's" if format == "onnx" else "")
-    )
+    say(f"writing {out}")
     folder = write(clf, out, format=format, evidence=evidence_of(path))
     return Answer(data={"model": str(folder), "format": format}, show=lambda console: print(f"model: {folder}"))
+
+
+def report(*runs: Path, out: Path | None = None, common: Common = Common()) -> Answer:  # noqa: B008
+    """Write the page of one or more runs or attacks.
+
+    Parameters
+    ----------
+    runs
+        Run folders (`tickets ls runs`), and folders that `tickets attack` wrote; those share one comparison.
+    out
+        The HTML file; by default report.html in the folder.
+    """
+    from robust_tickets.report.html import write_report
+
+    if not runs:
+        hint = "`tickets ls runs` lists them"
+        raise TicketsError("report: no run or attack folder given", hint=hint, code="usage.missing")
+    if out is None and len(runs) > 1:
+        message = "report: where should the page of several folders go?"
+        raise TicketsError(message, hint="--out report.html", code="usage.missing")
+    page = out or runs[0] / "report.html"
+    if page.is_dir():
+        hint = f"give the file to write: --out {page / 'report.html'}"
+        raise TicketsError(f"report: --out {page} is a folder", hint=hint, code="usage.out")
+    write_report(page, list(runs))
+    return Answer(data={"report": str(page)}, show=lambda console: print(f"report: {page}"))

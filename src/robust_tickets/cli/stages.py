@@ -2,25 +2,66 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
 
 from robust_tickets.cli.options import Answer, Common, Settings, Source, is_folder, typed
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment.arms import Draw
 from robust_tickets.progress import say
+
+if TYPE_CHECKING:
+    from robust_tickets.ticket.ticket import Ticket
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class StageOptions:
+    """What a search and a training share.
+
+    Parameters
+    ----------
+    out
+        The folder for what is made: the ticket and trace.jsonl, or model/, metrics.jsonl and evaluation.json.
+    max_length
+        Tokens of a text; 128 by default, 256 for IMDB and AG News.
+    seed
+        The one seed.
+    """
+
+    out: Path
+    max_length: int | None = None
+    seed: int = 0
+    set: Settings = ()
+
+    def request(self, source: TaskSource, model: str, note: str) -> dict[str, Any]:
+        """What ``execute`` takes for both; ``note`` is logged with the data."""
+        from robust_tickets.config import to_plain
+        from robust_tickets.experiment.arms import length_for
+
+        length, long = length_for(source.task, self.max_length)
+        for line in filter(None, (note, long)):
+            say(line)
+        return {
+            "out": str(self.out),
+            "model": model,
+            "max_length": length,
+            "seed": self.seed,
+            "source": to_plain(source),
+        }
 
 
 def search(
     method: str = "earlyrobust",
     *,
-    out: Path,
     source: Source = TaskSource(),  # noqa: B008
     model: str = "minilm",
-    max_length: int | None = None,
-    seed: int = 0,
     like: Path | None = None,
-    set: Settings = (),
+    options: StageOptions,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Search a ticket and save it; the same command again resumes or finds it done.
@@ -29,62 +70,36 @@ def search(
     ----------
     method
         `tickets ls methods`.
-    out
-        The folder for ticket.safetensors, ticket.json and trace.jsonl.
     model
         A folder, a Hub id, or the embedded minilm.
-    max_length
-        Tokens of a text; 128 by default, 256 for IMDB and AG News.
-    seed
-        The one seed.
     like
         A folder with the ticket whose counts a random one matches.
     """
-    is_folder(out)
+    is_folder(options.out)
     source = typed(source)
     source.look()
     say(f"loading {method} and {model}")
-    from robust_tickets.classifier import load_classifier
-    from robust_tickets.config import build_component, tree_of
-    from robust_tickets.experiment import execute
-    from robust_tickets.experiment.arms import SPARSITY, check_like, length_for, with_row
-    from robust_tickets.files import locked
-    from robust_tickets.stages import Stage
+    from robust_tickets.config import build_component, describe, tree_of
+    from robust_tickets.experiment.arms import check_like, with_row
+    from robust_tickets.experiment.execute import execute
     from robust_tickets.ticket.ticket import Ticket
 
-    filled, note = with_row({"name": method, **tree_of(set)}, source.task, None, SPARSITY)
-    chosen = build_component("methods", {"seed": seed, **filled}, method)
-    matched = Ticket.load(like) if like else None
-    check_like(chosen, matched is not None, matched.kind if matched else None, method)
-    length, long = length_for(source.task, max_length)
-    if getattr(chosen, "needs_task", True):
-        task = source.load(seed)
-        start = load_classifier(model, task, max_length=length, seed=seed).needs_model("searched")
-    else:  # the classifier only carries the encoder and the tokenizer
-        task, start = (
-            None,
-            load_classifier(model, labels=("0", "1"), max_length=length, seed=seed).needs_model("searched"),
-        )
-    for line in filter(None, (note, long)):
-        say(line)
-    given = execute.inputs(start, task)
-    stage = Stage(folder=out, key=execute.search_key(chosen, given, matched))
-    with locked(out):
-        ticket = execute.search(stage, chosen, lambda: start, task, matched)
-    return _ticket(ticket, out)
+    filled, note = with_row({"name": method, **tree_of(options.set)}, source.task)
+    chosen = build_component("methods", {"seed": options.seed, **filled}, method)
+    check_like(chosen, like is not None, Ticket.load(like).kind if like else None, method)
+    request = options.request(source, model, note)
+    if not getattr(chosen, "needs_task", True):  # the classifier only carries the encoder and the tokenizer
+        request["source"] = None
+    needs = {"like": str(like.absolute())} if like else {}
+    execute({**request, "stage": "search", "method": describe(chosen), "needs": needs})
+    return _ticket(Ticket.load(options.out), options.out)
 
 
 def draw(
     ticket: Path,
     *,
     out: Path,
-    heads: float | None = None,
-    neurons: float | None = None,
-    head_scope: Literal["global", "layer"] | None = None,
-    neuron_scope: Literal["global", "layer"] | None = None,
-    round_to: Literal[1, 8, 16, 64] | None = None,
-    sparsity: float | None = None,
-    scope: Literal["global", "matrix"] | None = None,
+    drawn: Annotated[Draw, Parameter(name="*")] = Draw(),  # noqa: B008
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Draw another sparsity from a saved ticket's scores; no new search.
@@ -95,51 +110,25 @@ def draw(
         A folder that a search wrote.
     out
         The folder for the new ticket.
-    heads
-        The fraction of heads removed; as in the ticket given, where left out.
-    neurons
-        The fraction of feed-forward neurons removed, likewise.
-    head_scope
-        Compare heads of the whole model, or within each layer; likewise.
-    neuron_scope
-        The same for neurons.
-    round_to
-        Bring the neurons of every layer to the nearest multiple, which matrix kernels like; 1 leaves them as drawn.
-    sparsity
-        The fraction of single weights removed, for unstructured tickets.
-    scope
-        Compare weights of the whole model, or within each matrix, likewise.
     """
-    from robust_tickets.experiment.arms import Draw
     from robust_tickets.ticket.ticket import Ticket
 
-    units: dict[str, Any] = {
-        "heads": heads,
-        "neurons": neurons,
-        "head_scope": head_scope,
-        "neuron_scope": neuron_scope,
-        "round_to": round_to,
-    }
-    drawn = Ticket.load(ticket).draw(**Draw(**units, sparsity=sparsity, scope=scope).asked())
+    found = Ticket.load(ticket).draw(**drawn.asked())
     # or a search would be found done with a ticket that it did not find
     if is_folder(out) and (out / "stage.json").exists():
-        raise TicketsError(
-            f"{out} holds finished work (see its stage.json)", hint="give another --out", code="stage.other_work"
-        )
-    drawn.save(out)
-    return _ticket(drawn, out)
+        hint = "give another --out"
+        raise TicketsError(f"{out} holds finished work (see its stage.json)", hint=hint, code="stage.other_work")
+    found.save(out)
+    return _ticket(found, out)
 
 
 def train(
     model: str = "minilm",
     *,
-    out: Path,
     source: Source = TaskSource(),  # noqa: B008
     ticket: Path | None = None,
     without: Literal["initialisation", "structure"] | None = None,
-    max_length: int | None = None,
-    seed: int = 0,
-    set: Settings = (),
+    options: StageOptions,
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Fine-tune a model, or the ticket of one; the same command again resumes or finds it done.
@@ -148,83 +137,52 @@ def train(
     ----------
     model
         A folder, a Hub id, or the embedded minilm.
-    out
-        The folder for model/, metrics.jsonl and evaluation.json.
     ticket
         Cut the model to this ticket first; an unstructured one masks its weights.
     without
         Draw the ticket's weights again (initialisation), or train the whole model with all other weights drawn again (structure).
-    max_length
-        Tokens of a text; 128 by default, 256 for IMDB and AG News.
-    seed
-        The one seed.
     """
     if without and not ticket:
-        raise TicketsError(
-            f"--without {without} takes something from a ticket, and none is given",
-            hint="--ticket FOLDER",
-            code="usage.flag",
-        )
-    is_folder(out)
+        message = f"--without {without} takes something from a ticket, and none is given"
+        raise TicketsError(message, hint="--ticket FOLDER", code="usage.flag")
+    is_folder(options.out)
     source = typed(source)
     source.look()
     say(f"loading {model}")
-    from robust_tickets.classifier import load_classifier
-    from robust_tickets.config import build, tree_of
-    from robust_tickets.experiment import execute
-    from robust_tickets.experiment.arms import for_training, length_for
-    from robust_tickets.files import locked
-    from robust_tickets.stages import Stage
-    from robust_tickets.ticket.ticket import Ticket
+    from robust_tickets.config import build, to_plain, tree_of
+    from robust_tickets.experiment.arms import for_training
+    from robust_tickets.experiment.execute import execute
+    from robust_tickets.files import read_json
     from robust_tickets.train.finetune import FineTune
 
-    filled, note = for_training({"seed": seed, **tree_of(set)}, source.task)
+    filled, note = for_training({"seed": options.seed, **tree_of(options.set)}, source.task)
     trainer = build(FineTune, filled, "train")
-    length, long = length_for(source.task, max_length)
-    task = source.load(seed)
-    for line in filter(None, (note, long)):
-        say(line)
-    start = load_classifier(model, task, max_length=length, seed=seed).needs_model("searched")
-    cut = Ticket.load(ticket) if ticket else None
-    stage = Stage(folder=out, key=execute.train_key(trainer, execute.inputs(start, task), cut, without))
-    with locked(out):
-        execute.train(stage, trainer, start, task, cut, without)
-    evaluation = execute.evaluation_of(stage)
-    document = {"model": str(out / "model"), "evaluation": evaluation}
+    needs = {"ticket": str(ticket.absolute())} if ticket else {}
+    request = {**options.request(source, model, note), "train": to_plain(trainer), "without": without, "needs": needs}
+    execute({**request, "stage": "train"})
+    evaluation = read_json(options.out / "evaluation.json")
+    document = {"model": str(options.out / "model"), "evaluation": evaluation}
 
     def show(console: Any) -> None:
-        low, high = evaluation["interval"]
-        console.print(
-            f"{evaluation['accuracy']:.1f} % [{low:.1f}, {high:.1f}] on {evaluation['n']} rows of {evaluation['split']}",
-            markup=False,
-        )
+        accuracy, (low, high) = evaluation["accuracy"], evaluation["interval"]
+        print(f"{accuracy:.1f} % [{low:.1f}, {high:.1f}] on {evaluation['n']} rows of {evaluation['split']}")
         print(f"model: {document['model']}")
 
     return Answer(data=document, show=show)
 
 
-def _ticket(ticket: Any, out: Path) -> Answer:
-    document = {
-        "ticket": str(out),
-        "kind": ticket.kind,
-        "removed": ticket.removed,
-        "sparsity": ticket.sparsity,
-        "digest": ticket.digest,
-    }
+def _ticket(ticket: Ticket, out: Path) -> Answer:
+    document: dict[str, Any] = {name: getattr(ticket, name) for name in ("kind", "removed", "sparsity", "digest")}
+    document["ticket"] = str(out)
     if ticket.rounding:
         document["rounded"] = dict(ticket.provenance["rounded"])
     words = ", ".join(f"{fraction:.1%} of the {group}" for group, fraction in ticket.removed.items())
-    structured = ticket.kind == "structured"
-    more = (
-        f"{ticket.sparsity:.1%} of the prunable weights"
-        if structured
-        else f"of {len(ticket.names)} matrices; a mask brings no speed"
-    )
+    more = f"{ticket.sparsity:.1%} of the prunable weights" if ticket.kind == "structured" else "a mask brings no speed"
 
     def show(console: Any) -> None:
-        console.print(f"ticket without {words} ({more})", markup=False)
+        print(f"ticket without {words} ({more})")
         if ticket.rounding:
-            console.print(ticket.rounding, markup=False)
+            print(ticket.rounding)
         print(f"ticket: {out}")
 
     return Answer(data=document, show=show)

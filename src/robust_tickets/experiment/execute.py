@@ -7,30 +7,28 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets import __version__, progress
-from robust_tickets.config import build, build_component, canonical, counted, describe, digest, to_plain
+from robust_tickets.config import build, build_component, counted, describe, digest, to_plain
+from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.experiment.arms import Draw
 from robust_tickets.files import read_json, sha256_file, within, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import code_of
-from robust_tickets.stages import RunFolder, Stage, record, stage_key
+from robust_tickets.stages import OneStage, RunFolder, Stage, record, stage_key
 
 if TYPE_CHECKING:
     from robust_tickets.adversary.objective import Adversary
     from robust_tickets.classifier import Classifier, ModelClassifier
     from robust_tickets.data.task import Split, Task
-    from robust_tickets.experiment.arms import Draw
     from robust_tickets.experiment.recipe import AttackPlan
     from robust_tickets.ticket.ticket import Ticket
-
-
-def inputs(start: ModelClassifier, task: Task | None) -> dict[str, Any]:
-    """What every stage starts from. Reads all weights, so it is asked for once and handed to the keys."""
-    return {"version": __version__, "model": start.digest, "task": task.digest if task is not None else None}
+    from robust_tickets.train.finetune import FineTune
 
 
 def search_key(method: Any, given: Mapping[str, Any], like: Ticket | None = None) -> Mapping[str, Any]:
@@ -88,10 +86,17 @@ def draw(stage: Stage, ticket: Ticket, asked: Draw | None) -> Ticket:
 
 
 def train(
-    stage: Stage, trainer: Any, start: ModelClassifier, task: Task, ticket: Ticket | None, without: str | None = None
+    stage: Stage,
+    trainer: FineTune,
+    start: ModelClassifier,
+    task: Task,
+    ticket: Ticket | None,
+    without: str | None = None,
 ) -> None:
     """Fit ``start`` to the ticket, if there is one, train it, evaluate it on the attacked split, and save all that."""
     from robust_tickets.backbone.cost import peak_memory, reset_peak_memory
+    from robust_tickets.stats.intervals import wilson
+    from robust_tickets.train.evaluate import evaluate
 
     if stage.found("train"):
         _drop_checkpoint(stage)
@@ -100,35 +105,27 @@ def train(
     model = fitted(start, ticket, without, trainer.seed)
     trainer(model, task, folder=stage.folder)
     model.save_pretrained(within(stage.folder, "model"))
-    _evaluated(stage, model, task)
+    found = evaluate(model, task.test, labels=task.labels, title="evaluate")
+    interval = [100 * end for end in wilson(found.correct, found.n)]
+    numbers = {"split": task.test_split, **found.numbers(), "per_class": list(found.per_class), "interval": interval}
+    write_json(stage.folder / "evaluation.json", numbers)
+    say(f"train: {found.accuracy:.1f} % clean on the {len(task.test)} rows of {task.test_split}")
+    if found.only is not None:
+        warn(
+            f"train: the model gives all {found.n} rows of {task.test_split} one class ({found.only}): train longer or on more rows; its "
+            "numbers under attack will say nothing"
+        )
     if trainer.adversary is not None and trainer.adversary.resources():
         write_json(stage.folder / "adversary.json", trained_on(trainer.adversary, start, task))
-    seconds = _seconds(stage.folder / "metrics.jsonl")
-    write_json(
-        stage.folder / "cost.json",
-        {**cost(model, start, task), "train_seconds": seconds, "peak_memory_bytes": peak_memory()},
-    )
+    seconds = {"train_seconds": _seconds(stage.folder / "metrics.jsonl"), "peak_memory_bytes": peak_memory()}
+    write_json(stage.folder / "cost.json", {**cost(model, start, task), **seconds})
     stage.finish()
     _drop_checkpoint(stage)
 
 
-def _evaluated(stage: Stage, model: ModelClassifier, task: Task) -> None:
-    """Write evaluation.json, which trained weights and the task determine."""
-    from robust_tickets.train.evaluate import evaluate
-
-    evaluation = evaluate(model, task.test, labels=task.labels, title="evaluate")
-    write_json(stage.folder / "evaluation.json", _plain(evaluation, task.test_split))
-    say(f"train: {evaluation.accuracy:.1f} % clean on the {len(task.test)} rows of {task.test_split}")
-    if evaluation.only is not None:
-        warn(
-            f"train: the model gives all {evaluation.n} rows of {task.test_split} one class ({evaluation.only}): train longer or on more "
-            "rows; its numbers under attack will say nothing"
-        )
-
-
 def fitted(start: ModelClassifier, ticket: Ticket | None, without: str | None = None, seed: int = 0) -> ModelClassifier:
     """What is trained: a copy of the whole model, or the ticket; ``without`` as an arm says it."""
-    from robust_tickets.prune.compact import compact
+    from robust_tickets.prune.compact import apply, compact
     from robust_tickets.prune.reinitialise import reinitialise_inside, reinitialise_outside
 
     if ticket is None:
@@ -137,11 +134,7 @@ def fitted(start: ModelClassifier, ticket: Ticket | None, without: str | None = 
         return reinitialise_outside(start, ticket, seed)
     if without == "initialisation":
         start = reinitialise_inside(start, ticket, seed)
-    if ticket.kind == "structured":
-        return compact(start, ticket)
-    from robust_tickets.prune.compact import apply
-
-    return apply(start, ticket)
+    return compact(start, ticket) if ticket.kind == "structured" else apply(start, ticket)
 
 
 def attack(
@@ -201,28 +194,14 @@ def cost(model: ModelClassifier, start: ModelClassifier, task: Task) -> dict[str
 
     some = [task.test[i].texts for i in range(0, len(task.test), max(1, len(task.test) // 200))]
     tokens = round(sum(row.size for row in start.encode(some)) / len(some))
-    zeros = outside_masks(model.model)
-    kept = {
-        "nonzero_parameters": parameters(model.model) - zeros,
-        "nonzero_encoder_parameters": encoder_parameters(model.model) - outside_masks(model.model, encoder=True),
-    }
-    return {
-        **(kept if zeros else {}),
-        "tokens": tokens,
-        "parameters": parameters(model.model),
-        "encoder_parameters": encoder_parameters(model.model),
-        "flops_per_example": flops(model.model, tokens),
-        "dense_parameters": parameters(start.model),
-        "dense_encoder_parameters": encoder_parameters(start.model),
-        "dense_flops_per_example": flops(start.model, tokens),
-    }
-
-
-def _plain(evaluation: Any, split: str) -> dict[str, Any]:
-    from robust_tickets.stats.intervals import wilson
-
-    interval = [100 * end for end in wilson(evaluation.correct, evaluation.n)]
-    return {"split": split, **evaluation.numbers(), "per_class": list(evaluation.per_class), "interval": interval}
+    found = {"tokens": tokens}
+    for prefix, one in (("", model.model), ("dense_", start.model)):
+        found |= {f"{prefix}parameters": parameters(one), f"{prefix}encoder_parameters": encoder_parameters(one)}
+        found |= {f"{prefix}flops_per_example": flops(one, tokens)}
+    if zeros := outside_masks(model.model):
+        within_encoder = found["encoder_parameters"] - outside_masks(model.model, encoder=True)
+        found |= {"nonzero_parameters": found["parameters"] - zeros, "nonzero_encoder_parameters": within_encoder}
+    return found
 
 
 def _seconds(metrics: Path) -> float:
@@ -241,49 +220,40 @@ def _drop_checkpoint(stage: Stage) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def evaluation_of(stage: Stage) -> dict[str, Any]:
-    return dict(read_json(stage.folder / "evaluation.json"))
+@dataclass(frozen=True, kw_only=True)
+class Basis:
+    """What a stage starts from: the checkpoint, and the task (none: of a search that looks at none)."""
+
+    model: str
+    max_length: int
+    seed: int
+    source: TaskSource | None
 
 
 class Loaded:
     """The tasks and models of one process, each loaded once."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Any] = {}
+        self.task, self.start, self.inputs = cache(self._task), cache(self._start), cache(self._inputs)
         self._victim: tuple[Path, ModelClassifier] | None = None  # the last one: a model is large
 
-    def task(self, source: Mapping[str, Any], seed: int) -> Task:
-        from robust_tickets.data.source import TaskSource
+    def _task(self, basis: Basis) -> Task:
+        return basis.source.load(basis.seed) if basis.source else None  # type: ignore[return-value]
 
-        return self._once([dict(source), seed], lambda: build(TaskSource, source, "source").load(seed))  # type: ignore[no-any-return]
-
-    def start(self, request: Mapping[str, Any], source: Mapping[str, Any]) -> ModelClassifier:
-        """theta_0 with a head for the task of ``source``; never changed."""
+    def _start(self, basis: Basis) -> ModelClassifier:
+        """theta_0 with a head for the task; never changed."""
         from robust_tickets.classifier import load_classifier
 
-        seed, length = request["seed"], request["max_length"]
-        task = self.task(source, seed)
+        task = self.task(basis)
+        say(f"model: loading {basis.model}")
+        labels = ("0", "1") if task is None else None  # for the encoder and the tokenizer alone
+        clf = load_classifier(basis.model, task, labels=labels, max_length=basis.max_length, seed=basis.seed)
+        return clf.needs_model("trained")
 
-        def load() -> ModelClassifier:
-            say(f"model: loading {request['model']}")
-            return load_classifier(request["model"], task, max_length=length, seed=seed).needs_model("trained")
-
-        return self._once([dict(source), seed, request["model"], length], load)  # type: ignore[no-any-return]
-
-    def inputs(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """What theta_0 and the task are, which reads all weights once; refused where the request was made of others."""
-        source = request["source"]
-        given = ["inputs", dict(source), request["seed"], request["model"], request["max_length"]]
-        start, task = self.start(request, source), self.task(source, request["seed"])
-        found: dict[str, Any] = self._once(given, lambda: inputs(start, task))
-        if found != request.get("inputs", found):
-            raise TicketsError(
-                "the task or the model changed since this stage was planned",
-                hint="run the same command again",
-                exit_code=FAILED,
-                code="job.other_inputs",
-            )
-        return found
+    def _inputs(self, basis: Basis) -> dict[str, Any]:
+        """What theta_0 and the task are, for the stages' keys; reads all weights."""
+        task = self.task(basis)
+        return {"version": __version__, "model": self.start(basis).digest, "task": task.digest if task else None}
 
     def victim(self, folder: Path) -> ModelClassifier:
         """The trained model of a stage."""
@@ -293,75 +263,76 @@ class Loaded:
             self._victim = folder, Classifier.from_pretrained(folder / "model").needs_model("attacked")
         return self._victim[1]
 
-    def _once(self, key: list[Any], load: Callable[[], Any]) -> Any:
-        name = canonical(key)
-        if name not in self._kept:
-            self._kept[name] = load()
-        return self._kept[name]
-
 
 def execute(request: Mapping[str, Any], loaded: Loaded | None = None) -> str:
     """Run one stage from plain values, or find it done; its name in the run folder.
 
-    ``stage``, ``run`` (the folder), ``processes`` (as RunFolder has it), ``needs`` (names of finished stages by their role); the model,
-    ``max_length``, ``seed`` and ``source`` that theta_0 and the task come from; and the settings of the stage's component.
+    ``stage``, ``run`` (the folder; ``out`` for one that holds this stage alone), ``processes`` (as RunFolder has it), ``needs`` (names of
+    finished stages by their role); the model, ``max_length``, ``seed`` and ``source`` that theta_0 and the task come from; and the
+    settings of the stage's component.
     """
-    run = RunFolder(folder=Path(request["run"]), processes=request.get("processes"))
-    return _STAGES[request["stage"]](request, run, loaded or Loaded()).name
+    out, loaded = request.get("out"), loaded or Loaded()
+    run = OneStage(folder=Path(out)) if out else RunFolder(folder=Path(request["run"]), processes=request["processes"])
+    source = build(TaskSource, request["source"], "source") if request["source"] else None
+    given = {name: request[name] for name in ("model", "max_length", "seed")}
+    return _STAGES[request["stage"]](request, run, Basis(**given, source=source), loaded).name
 
 
-def _execute_search(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) -> Stage:
+def _inputs_of(request: Mapping[str, Any], basis: Basis, loaded: Loaded) -> dict[str, Any]:
+    found: dict[str, Any] = loaded.inputs(basis)
+    if found != request.get("inputs", found):
+        message, hint = "the task or the model changed since this stage was planned", "run the same command again"
+        raise TicketsError(message, hint=hint, exit_code=FAILED, code="job.other_inputs")
+    return found
+
+
+def _search(request: Mapping[str, Any], run: RunFolder, basis: Basis, loaded: Loaded) -> Stage:
     method = build_component("methods", request["method"], "search")
-    like, given = _ticket_of(request, run, "like"), loaded.inputs(request)
-    source = request.get("searched_on") or request["source"]
-    task = loaded.task(source, request["seed"])
-    # theta_0 stands for the encoder; the head is another one, drawn from the recipe's seed
+    like, given = _ticket_of(request, run, "like"), _inputs_of(request, basis, loaded)
+    if request.get("searched_on"):  # theta_0 stands for the encoder; the head is another one, of the recipe's seed
+        basis = replace(basis, source=build(TaskSource, request["searched_on"], "searched_on"))
+    task = loaded.task(basis)
     if request.get("searched_on"):
-        head = {"labels": list(task.labels), "columns": list(task.columns), "seed": request["seed"]}
+        head = {"labels": list(task.labels), "columns": list(task.columns), "seed": basis.seed}
         given = {**given, "task": task.digest, "head": head}
     stage = run.stage("search", search_key(method, given, like))
     with run.alone(stage):
-        search(stage, method, lambda: loaded.start(request, source), task, like)
+        search(stage, method, lambda: loaded.start(basis), task, like)
     return stage
 
 
-def _execute_draw(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) -> Stage:
-    from robust_tickets.experiment.arms import Draw
+def _draw(request: Mapping[str, Any], run: RunFolder, basis: Basis, loaded: Loaded) -> Stage:
     from robust_tickets.ticket.ticket import Ticket
 
     searched, folder = request["needs"].get("search"), request.get("folder")
+    # by the hash of the scores, not of the masks: two searches may agree on those by chance
     source = digest(record(run.folder / searched / "stage.json")["key"]) if searched else fingerprint(folder)
     asked = build(Draw, request["draw"], "draw") if request.get("draw") else None
-    # by the hash of the scores, not of the masks: two searches may agree on those by chance
     stage = run.stage("ticket", stage_key("ticket", source=source, draw=asked.asked() if asked else None))
     with run.alone(stage):
         draw(stage, Ticket.load(run.folder / searched if searched else str(folder)), asked)
     return stage
 
 
-def _execute_train(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) -> Stage:
+def _train(request: Mapping[str, Any], run: RunFolder, basis: Basis, loaded: Loaded) -> Stage:
     from robust_tickets.train.finetune import FineTune
 
-    trainer, ticket, without = (
-        build(FineTune, request["train"], "train"),
-        _ticket_of(request, run, "ticket"),
-        request.get("without"),
-    )
-    stage = run.stage("train", train_key(trainer, loaded.inputs(request), ticket, without))
-    source = request["source"]
+    trainer, without = build(FineTune, request["train"], "train"), request.get("without")
+    ticket, given = _ticket_of(request, run, "ticket"), _inputs_of(request, basis, loaded)
+    stage = run.stage("train", train_key(trainer, given, ticket, without))
     with run.alone(stage):
-        train(stage, trainer, loaded.start(request, source), loaded.task(source, request["seed"]), ticket, without)
+        train(stage, trainer, loaded.start(basis), loaded.task(basis), ticket, without)
     return stage
 
 
-def _execute_attack(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) -> Stage:
+def _attack(request: Mapping[str, Any], run: RunFolder, basis: Basis, loaded: Loaded) -> Stage:
     from robust_tickets.experiment.recipe import AttackPlan
 
     plan = build(AttackPlan, request["plan"], "attack")
-    task, trained = loaded.task(request["source"], request["seed"]), run.made(request["needs"]["trained"])
+    task, trained = loaded.task(basis), run.made(request["needs"]["trained"])
     with run.alone(trained):
         victim = loaded.victim(trained.folder)
-    split, evaluation = attacked(plan, task), evaluation_of(trained)
+    split, evaluation = attacked(plan, task), read_json(trained.folder / "evaluation.json")
     stage = run.stage("attack", attack_key(plan, victim, split))
     clean = evaluation["accuracy"] if split.name == evaluation["split"] else None
     with run.alone(stage):
@@ -369,12 +340,7 @@ def _execute_attack(request: Mapping[str, Any], run: RunFolder, loaded: Loaded) 
     return stage
 
 
-_STAGES = {
-    "search": _execute_search,
-    "ticket": _execute_draw,
-    "train": _execute_train,
-    "attack": _execute_attack,
-}
+_STAGES = {"search": _search, "ticket": _draw, "train": _train, "attack": _attack}
 
 
 def _ticket_of(request: Mapping[str, Any], run: RunFolder, role: str) -> Ticket | None:
@@ -387,11 +353,8 @@ def fingerprint(folder: str | Path | None) -> str:
     """Hash of a saved ticket: its masks and the scores that other draws are made from."""
     files = [Path(str(folder)) / name for name in ("ticket.safetensors", "scores.safetensors")]
     if not files[0].is_file():
-        raise TicketsError(
-            f"no ticket in {folder}: {files[0].name} is missing",
-            hint="give the folder that a search wrote",
-            code="ticket.not_found",
-        )
+        hint = "give the folder that a search wrote"
+        raise TicketsError(f"no ticket in {folder}: {files[0].name} is missing", hint=hint, code="ticket.not_found")
     return digest([sha256_file(file) for file in files if file.is_file()])
 
 
@@ -402,8 +365,7 @@ def main() -> None:
         with progress.printed(), contextlib.redirect_stdout(sys.stderr):
             answer: dict[str, Any] = {"stage": execute(request)}
     except TicketsError as problem:
-        about = {"message": problem.message, "hint": problem.hint, "exit_code": problem.exit_code, "code": problem.code}
-        answer = {"error": about}
+        answer = {"error": vars(problem)}
     print(json.dumps(answer))
 
 

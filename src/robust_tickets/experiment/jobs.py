@@ -65,8 +65,7 @@ class Local:
 
     def finished(self) -> list[str]:
         """The stages of all jobs, also of those that only others needed."""
-        found = [self.wait(job) for job in self._requests]
-        return [result.stage for result in found if isinstance(result, Done)]
+        return [found.stage for job in self._requests if isinstance(found := self.wait(job), Done)]
 
     def cancel(self) -> None:
         """Begin no other job and end those that run; their stages resume from what is saved."""
@@ -74,7 +73,7 @@ class Local:
         for process in list(self._running):
             process.terminate()
         if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=False)
+            self._pool.shutdown()
 
     def _run(self, job: str) -> Done | Failed:
         request, after = self._requests[job]
@@ -93,26 +92,24 @@ class Local:
             return Failed(problem)
 
     def _in_fresh_process(self, request: Mapping[str, Any]) -> str:
-        process = subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        self._running.add(process)
-        try:
-            if self._cancelled:
-                process.terminate()
-            answer, _ = process.communicate(json.dumps(request))
-        finally:
-            self._running.discard(process)
+        with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            self._running.add(process)
+            try:
+                if self._cancelled:
+                    process.terminate()
+                answer, _ = process.communicate(json.dumps(request))
+            finally:
+                self._running.discard(process)
         try:
             found = json.loads(answer)
         except ValueError:
-            raise TicketsError(
-                f"the process of a stage ({request['stage']}) ended with {process.returncode} and without an answer",
-                hint="see its log above; the same command resumes",
-                exit_code=FAILED,
-                code="job.no_answer",
-            ) from None
+            message = (
+                f"the process of a stage ({request['stage']}) ended with {process.returncode} and without an answer"
+            )
+            hint = "see its log above; the same command resumes"
+            raise TicketsError(message, hint=hint, exit_code=FAILED, code="job.no_answer") from None
         if "error" in found:
-            about = found["error"]
-            error = TicketsError(about["message"], hint=about["hint"], exit_code=about["exit_code"], code="job.failed")
-            error.code = about["code"]
+            error = TicketsError(found["error"].pop("message"), code="job.failed")
+            vars(error).update(found["error"])
             raise error
         return str(found["stage"])

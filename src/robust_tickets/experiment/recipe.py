@@ -19,8 +19,8 @@ from robust_tickets.attack.options import AttackOptions
 from robust_tickets.config import build, read_toml, setting, tree_of
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, did_you_mean
-from robust_tickets.experiment.arms import Arm, Arms, Given, length_for
-from robust_tickets.registry import ADVERSARIES, ATTACKS, METHODS, adversaries, methods
+from robust_tickets.experiment.arms import Arm, Arms, length_for
+from robust_tickets.registry import ADVERSARIES, METHODS, adversaries, methods
 
 
 def recipes() -> tuple[str, ...]:
@@ -76,7 +76,7 @@ class Recipe:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Top(TaskSource):
+class Tables(TaskSource):
     """The keys a recipe file may have at its top level: those of :class:`TaskSource`, and these."""
 
     title: str = ""
@@ -93,50 +93,44 @@ class _Top(TaskSource):
 
 def read_recipe(name: str, settings: Sequence[str] = ()) -> Recipe:
     """The recipe called ``name`` (shipped, or a TOML file), with ``key=value`` settings written over it."""
-    tree = _read(name)
-    arms = [s.partition("=")[2] for s in settings if s.partition("=")[0].strip() == "arms"]
-    tree_of([s for s in settings if s.partition("=")[0].strip() != "arms"], tree)
+    if name not in recipes() and not name.endswith(".toml"):
+        hint = f"{did_you_mean(name, recipes())} Or give the path of a .toml file"
+        raise TicketsError(f"no recipe is called {name!r}", hint=hint, code="recipe.unknown")
+    tree = recipe_tree(name) if name in recipes() else read_toml(Path(name))
+    arms = [setting.partition("=")[2] for setting in settings if _chooses(setting)]
+    tree_of([setting for setting in settings if not _chooses(setting)], tree)
     chosen = [part.strip() for part in arms[-1].split(",") if part.strip()] if arms else None
     return resolve(Path(name).stem, tree, chosen)
 
 
+def _chooses(setting: str) -> bool:
+    """Whether a setting names the arms to take."""
+    return setting.partition("=")[0].strip() == "arms"
+
+
 def resolve(name: str, tree: Mapping[str, Any], chosen: Sequence[str] | None = None) -> Recipe:
     """Check every key of ``tree`` and build the components."""
-    top = build(_Top, tree, name)
-    if not top.arms:
-        raise TicketsError(
-            f"{name}: a recipe needs at least one [arms.NAME] table",
-            hint="see `tickets ls recipes` for examples",
-            code="recipe.no_arms",
-        )
-    wanted = list(top.arms) if chosen is None else list(dict.fromkeys(chosen))
-    if not wanted:
-        raise TicketsError(
-            f"{name}: no arm is chosen", hint=f"--set arms={','.join(top.arms)}, or some of them", code="recipe.no_arms"
-        )
-    for arm in wanted:
-        if arm not in top.arms:
-            raise TicketsError(
-                f"{name}: no arm is called {arm!r}", hint=did_you_mean(arm, top.arms), code="recipe.unknown_arm"
-            )
-    made = Arms(Given(recipe=name, task=top.task, seed=top.seed, search=top.search, train=top.train, arms=top.arms))
-    arms = tuple(made.arm(arm) for arm in wanted)
-    length, note = length_for(top.task, top.max_length)
-    if top.baseline is not None and top.baseline not in top.arms:
-        raise TicketsError(
-            f"{name}: the baseline {top.baseline!r} is no arm",
-            hint=did_you_mean(top.baseline, top.arms),
-            code="recipe.unknown_arm",
-        )
-    baseline = top.baseline if top.baseline in wanted else wanted[0]
-    plans = top.attack if isinstance(top.attack, list | tuple) else [top.attack]
-    attacks = tuple(attack_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none"))
-    source = {key: getattr(top, key) for key in TaskSource.__dataclass_fields__}
+    top = build(Tables, tree, name)
     if not top.title:
         raise TicketsError(f"{name}: a recipe needs a title", hint='title = "…" at the top', code="recipe.no_title")
+    wanted = list(top.arms) if chosen is None else list(dict.fromkeys(chosen))
+    if not wanted:
+        hint = f"known: {', '.join(top.arms) or 'none'}; see `tickets ls recipes` for examples of [arms.NAME] tables"
+        raise TicketsError(f"{name}: a recipe needs at least one arm", hint=hint, code="recipe.no_arms")
+    for arm in (*wanted, *([top.baseline] if top.baseline is not None else [])):
+        if arm not in top.arms:
+            hint = did_you_mean(arm, top.arms)
+            raise TicketsError(f"{name}: no arm is called {arm!r}", hint=hint, code="recipe.unknown_arm")
+    made = Arms(name, top)
+    arms = tuple(made.arm(arm) for arm in wanted)
+    length, note = length_for(top.task, top.max_length)
+    plans = top.attack if isinstance(top.attack, list | tuple) else [top.attack]
+    source = {key: getattr(top, key) for key in TaskSource.__dataclass_fields__}
     return Recipe(
         name=name, title=top.title, about=top.about, model=top.model, max_length=length, seed=top.seed,
-        source=TaskSource(**source), arms=arms, attacks=attacks, baseline=baseline, notes=(*made.notes, *filter(None, [note])),
+        source=TaskSource(**source), arms=arms, baseline=top.baseline if top.baseline in wanted else wanted[0],
+        attacks=tuple(attack_plan(name, plan, top.seed) for plan in plans if plan not in (None, False, "none")),
+        notes=tuple(filter(None, (*made.notes, note))),
     )  # fmt: skip
 
 
@@ -145,32 +139,8 @@ def attack_plan(recipe: str, table: Any, seed: int = 0) -> AttackPlan:
     if isinstance(table, str):
         table = {"name": table}
     if not isinstance(table, Mapping):
-        raise TicketsError(
-            f"{recipe}.attack: expected a name or a table, got {table!r}",
-            hint='attack = "pwws"',
-            code="config.component",
-        )
-    attack = {k: v for k, v in table.items() if k not in CALL}
-    if attack.get("name") in ATTACKS.names():
-        known = {"name", *CALL, *(f.name for f in fields(ATTACKS.get(attack["name"])) if f.init)}
-        for key in attack:
-            if key not in known:
-                raise TicketsError(
-                    f"{recipe}.attack: unknown key {key!r}",
-                    hint=did_you_mean(key, sorted(known)),
-                    code="config.unknown_key",
-                )
-    call = {k: v for k, v in table.items() if k in CALL}
+        message = f"{recipe}.attack: expected a name or a table, got {table!r}"
+        raise TicketsError(message, hint='attack = "pwws"', code="config.component")
+    call = {key: value for key, value in table.items() if key in CALL}
+    attack = {key: value for key, value in table.items() if key not in CALL}
     return build(AttackPlan, {"seed": seed, **call, "attack": attack}, f"{recipe}.attack")
-
-
-def _read(name: str) -> dict[str, Any]:
-    if name in recipes():
-        return recipe_tree(name)
-    if name.endswith(".toml"):
-        return read_toml(Path(name))
-    raise TicketsError(
-        f"no recipe is called {name!r}",
-        hint=f"{did_you_mean(name, recipes())} Or give the path of a .toml file",
-        code="recipe.unknown",
-    )

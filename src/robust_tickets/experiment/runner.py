@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +15,8 @@ from robust_tickets.config import counted, describe, digest, to_plain
 from robust_tickets.data import diagnostics
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import in_table, inside
-from robust_tickets.experiment import arms as allowed
 from robust_tickets.experiment import execute
-from robust_tickets.experiment.arms import Arm, Origin
+from robust_tickets.experiment.arms import Arm, Origin, check
 from robust_tickets.experiment.jobs import Failed, Local
 from robust_tickets.experiment.recipe import AttackPlan, Recipe
 from robust_tickets.files import locked, read_json, write_json
@@ -27,19 +26,8 @@ from robust_tickets.stages import RunFolder, Stage, made, resources_of, with_ear
 
 if TYPE_CHECKING:
     from robust_tickets.classifier import ModelClassifier
-    from robust_tickets.data.task import Split, Task
-    from robust_tickets.experiment.arms import Origin
+    from robust_tickets.data.task import Task
     from robust_tickets.ticket.ticket import Ticket
-
-
-def ticket_of(experiment: Experiment, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
-    """The ticket, the stage that searched it (none: it came from a folder), and the stage where the ticket itself lies."""
-    from robust_tickets.ticket.ticket import Ticket
-
-    searched, ticket = experiment.ticket_jobs(origin)
-    lies = experiment.finished(ticket)
-    return Ticket.load(lies.folder), experiment.finished(searched) if searched else None, lies
-
 
 SCHEMA = 1
 
@@ -58,7 +46,7 @@ class Made:
 
 @dataclass(frozen=True, kw_only=True)
 class Experiment:
-    """One recipe on its way: the task and theta_0 loaded, the run folder known."""
+    """A recipe with its task and theta_0 loaded, and its run folder."""
 
     recipe: Recipe
     task: Task
@@ -68,7 +56,7 @@ class Experiment:
     run: RunFolder
     jobs: Local
     command: str
-    goes_on: str = ""  # the command with its folder, where that is not the usual one
+    resumed_by: str = ""  # the command with its folder, where that is not the usual one
 
     @property
     def config(self) -> dict[str, Any]:
@@ -79,20 +67,19 @@ class Experiment:
         return self.run.done() and read_json(self.run.folder / "config.json") == self.config
 
     def go(self) -> Path:
-        """Experiment to the end and return the run folder."""
+        """Run the experiment to its end and return the run folder."""
         from robust_tickets.report.html import write_report
 
-        folder = self.run.folder
+        folder, tasks = self.run.folder, [self.task, *self.elsewhere.values()]
         with locked(folder):
             self.run.begin(self.config)
-            self.run.resumed_by(self.goes_on)
-            env = made(file for task in (self.task, *self.elsewhere.values()) for file in task.files)
+            self.run.resumed_by(self.resumed_by)
+            env = made(file for task in tasks for file in task.files)
             write_json(folder / "env.json", with_earlier(env, folder / "env.json"))
-            diagnostics.write_bad_rows(folder, [self.task, *self.elsewhere.values()])
+            diagnostics.write_bad_rows(folder, tasks)
             for arm in self.recipe.arms:
                 self.train_job(arm)
-            rows = [self._arm(arm) for arm in self.recipe.arms]
-            write_json(folder / "arms.json", self._arms(rows))
+            write_json(folder / "arms.json", self._summary([self._arm(arm) for arm in self.recipe.arms]))
             write_report(folder / "report.html", [folder])
             self.run.finish(self.jobs.finished())
         return folder
@@ -116,10 +103,9 @@ class Experiment:
         return self.jobs.submit(self._request("train", train=to_plain(arm.train), without=arm.without), after)
 
     def _request(self, stage: str, **values: Any) -> dict[str, Any]:
-        recipe = self.recipe
-        start = {"model": recipe.model, "max_length": recipe.max_length, "seed": recipe.seed}
-        given = {"source": to_plain(recipe.source), "inputs": dict(self.inputs), **start, **values}
-        return {"stage": stage, "run": str(self.run.folder), "processes": self.run.processes, **given}
+        given = {name: getattr(self.recipe, name) for name in ("model", "max_length", "seed")}
+        given |= {"source": to_plain(self.recipe.source), "inputs": dict(self.inputs)}
+        return {"stage": stage, "run": str(self.run.folder), "processes": self.run.processes, **given, **values}
 
     def finished(self, job: str) -> Stage:
         """The stage of a job, once it is finished."""
@@ -145,21 +131,23 @@ class Experiment:
 
     def _arm(self, arm: Arm) -> dict[str, Any]:
         made = self.made(arm)
-        ticket, searched, lies, trained = made.ticket, made.searched, made.lies, made.trained
-        attacks = [self.attacked(made, plan).name for plan in self.recipe.attacks]
+        subnetwork = None
+        if (ticket := made.ticket) is not None:
+            subnetwork = {name: getattr(ticket, name) for name in ("kind", "digest", "sparsity", "removed")}
+            subnetwork["provenance"] = dict(ticket.provenance)
         return {
             "name": arm.name,
             "title": arm.title,
-            "search": searched.name if searched else None,
-            "ticket": lies.name if lies else None,
-            "subnetwork": _subnetwork(ticket) if ticket is not None else None,
+            "search": made.searched.name if made.searched else None,
+            "ticket": made.lies.name if made.lies else None,
+            "subnetwork": subnetwork,
             "branch": arm.branch(),
             "story": arm.story(),
-            "train": trained.name,
-            "attacks": attacks,
+            "train": made.trained.name,
+            "attacks": [self.attacked(made, plan).name for plan in self.recipe.attacks],
         }
 
-    def _arms(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    def _summary(self, rows: list[dict[str, Any]]) -> dict[str, Any]:
         task = {
             "name": self.task.name,
             "labels": list(self.task.labels),
@@ -170,38 +158,38 @@ class Experiment:
             "warnings": list(self.task.warnings),
             "notes": [*self.task.notes, *self.recipe.notes],
         }
-        return {
-            "schema": SCHEMA,
-            "title": self.recipe.title,
-            "about": self.recipe.about.strip(),
-            "arms": rows,
-            "baseline": self.recipe.baseline,
-            "task": task,
-            "model": self.recipe.model,
-            "command": self.command,
-        }
+        about = {name: getattr(self.recipe, name) for name in ("title", "baseline", "model")}
+        about |= {"about": self.recipe.about.strip(), "command": self.command}
+        return {"schema": SCHEMA, **about, "arms": rows, "task": task}
+
+
+def ticket_of(experiment: Experiment, origin: Origin) -> tuple[Ticket, Stage | None, Stage]:
+    """The ticket, the stage that searched it (none: it came from a folder), and the stage where the ticket itself lies."""
+    from robust_tickets.ticket.ticket import Ticket
+
+    searched, ticket = experiment.ticket_jobs(origin)
+    lies = experiment.finished(ticket)
+    return Ticket.load(lies.folder), experiment.finished(searched) if searched else None, lies
 
 
 def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", processes: int | None = None) -> Experiment:
     """Load what the recipe names and decide its run folder; trains nothing. ``processes`` as :class:`RunFolder` has it."""
     for note in recipe.notes:
         say(note)
-    allowed.check(recipe)
-    origins = list(_origins([arm.origin for arm in recipe.arms]))
-    _look_for_resources(recipe, origins)
+    check(recipe)
+    origins = list(_origins(arm.origin for arm in recipe.arms))
+    for key, method in (
+        *((arm.key, arm.train) for arm in recipe.arms),
+        *((origin.key, origin.search) for origin in origins if origin.search is not None),  # not of a saved ticket
+    ):
+        with inside(key):  # what is missing is found missing here, not after hours of search
+            resources_of(method)
     loaded = execute.Loaded()
-    about = {
-        "model": recipe.model,
-        "max_length": recipe.max_length,
-        "seed": recipe.seed,
-        "source": to_plain(recipe.source),
-    }
-    task, start, given = (
-        loaded.task(about["source"], recipe.seed),
-        loaded.start(about, about["source"]),
-        loaded.inputs(about),
-    )
-    elsewhere = {o.searched_on: loaded.task(to_plain(o.searched_on), recipe.seed) for o in origins if o.searched_on}
+    given = {name: getattr(recipe, name) for name in ("model", "max_length", "seed", "source")}
+    basis = execute.Basis(**given)
+    task, start, inputs = loaded.task(basis), loaded.start(basis), loaded.inputs(basis)
+    sources = [origin.searched_on for origin in origins if origin.searched_on]
+    elsewhere = {source: loaded.task(replace(basis, source=source)) for source in sources}
     others = [
         [
             elsewhere[o.searched_on].digest if o.searched_on else None,
@@ -209,81 +197,42 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
         ]
         for o in origins
     ]
-    parts = [counted(recipe), given["task"], given["model"], given["version"], *others]
-    run = RunFolder(folder=out or Path("runs") / f"{recipe.name}-{digest(parts)[:8]}", processes=processes)
-    goes_on = f"{command} --out {shlex.quote(str(out))}" if command and out else command
+    name = f"{recipe.name}-{digest([counted(recipe), *(inputs[k] for k in ('task', 'model', 'version')), *others])[:8]}"
     return Experiment(
-        recipe=recipe,
-        task=task,
-        start=start,
-        inputs=given,
-        elsewhere=elsewhere,
-        run=run,
-        jobs=Local(loaded),
-        command=command,
-        goes_on=goes_on,
-    )
-
-
-def plan_of(experiment: Experiment) -> list[str]:
-    """What will be done, a line an arm and a line an attack."""
-    lines = []
-    for arm in experiment.recipe.arms:
-        searches = arm.search is not None and arm.branch_of is None
-        passes = f" ({_passes(arm.search):g} passes a step)" if searches and _passes(arm.search) > 1 else ""
-        first = f"{arm.story()}{passes}, " if arm.origin is not None else ""
-        adversary = f" under {type(arm.train.adversary).__name__}" if arm.train.adversary else ""
-        epochs = arm.train.run_epochs or arm.train.epochs
-        lines.append(
-            f"  {arm.title}: {first}{epochs} epoch(s){adversary}, lr {arm.train.lr:g}, batch {arm.train.batch_size}"
-        )
-    for plan in experiment.recipe.attacks:
-        lines.append(
-            f"  attack {type(plan.attack).__name__} on {chosen(plan, execute.attacked(plan, experiment.task), experiment.task.labels)}"
-        )
-    return lines
-
-
-def chosen(plan: AttackPlan, split: Split, labels: tuple[str, ...]) -> str:
-    """How many examples, which, and how many of each class: a small split cannot give what was asked for."""
-    from robust_tickets.attack.examples import by_class, how, rows_of, short_of
-
-    rows = rows_of(split, plan, len(labels))
-    which = how(plan.subset, plan.seed, labels, by_class(split.labels[rows], len(labels)), len(split))
-    short = short_of(plan.n, len(rows))
-    return f"{len(rows)} examples, {which}" + (f"; {short}" if short else "")
-
-
-def _passes(method: Any) -> float:
-    """Forward-backward passes of a step."""
-    return float(getattr(method, "passes", 1))
-
-
-def _look_for_resources(recipe: Recipe, origins: Iterable[Origin]) -> None:
-    """Words and models that are not there are found missing here, not after hours of search; the error names the recipe's key."""
-    for key, method in (
-        *((arm.key, arm.train) for arm in recipe.arms),
-        *((origin.key, origin.search) for origin in origins if origin.search is not None),  # not of a saved ticket
-    ):
-        with inside(key):
-            resources_of(method)
-
-
-def look_for_attacks(recipe: Recipe) -> None:
-    """The same for what the attacks need. It is not asked of a experiment that makes do with some of its attacks."""
-    for plan in recipe.attacks:
-        with inside("attack") if len(recipe.attacks) == 1 else in_table(f"[[attack]] of {name_of(plan.attack)}"):
-            plan.attack.resources()
+        recipe=recipe, task=task, start=start, inputs=inputs, elsewhere=elsewhere, jobs=Local(loaded), command=command,
+        run=RunFolder(folder=out or Path("runs") / name, processes=processes),
+        resumed_by=f"{command} --out {shlex.quote(str(out))}" if command and out else command,
+    )  # fmt: skip
 
 
 def _origins(origins: Iterable[Origin | None]) -> Iterator[Origin]:
     """Each origin, and those of the tickets they match."""
     for origin in origins:
-        if origin is not None:
+        while origin is not None:
             yield origin
-            yield from _origins([origin.like])
+            origin = origin.like
 
 
-def _subnetwork(ticket: Ticket) -> dict[str, Any]:
-    about = {"kind": ticket.kind, "digest": ticket.digest, "sparsity": ticket.sparsity, "removed": ticket.removed}
-    return {**about, "provenance": dict(ticket.provenance)}
+def look_for_attacks(recipe: Recipe) -> None:
+    """Refuse a recipe of whose attacks a resource is missing."""
+    for plan in recipe.attacks:
+        with inside("attack") if len(recipe.attacks) == 1 else in_table(f"[[attack]] of {name_of(plan.attack)}"):
+            plan.attack.resources()
+
+
+def plan_of(experiment: Experiment) -> list[str]:
+    """What will be done, a line an arm and a line an attack."""
+    from robust_tickets.attack.examples import by_class, how, rows_of
+
+    lines, labels = [], experiment.task.labels
+    for arm in experiment.recipe.arms:
+        adversary = f" under {type(arm.train.adversary).__name__}" if arm.train.adversary else ""
+        first = f"{arm.story()}, " if arm.origin is not None else ""
+        work = f"{arm.train.run_epochs or arm.train.epochs} epoch(s){adversary}"
+        lines.append(f"  {arm.title}: {first}{work}, lr {arm.train.lr:g}, batch {arm.train.batch_size}")
+    for plan in experiment.recipe.attacks:
+        split = execute.attacked(plan, experiment.task)
+        rows = rows_of(split, plan, len(labels))
+        which = how(plan.subset, plan.seed, labels, by_class(split.labels[rows], len(labels)), len(split))
+        lines.append(f"  attack {type(plan.attack).__name__} on {len(rows)} examples, {which}")
+    return lines
