@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from pathlib import Path
 from typing import Any
@@ -12,20 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from robust_tickets.deploy.card import Evidence, Facts, card, markdown, one_line
+from robust_tickets.classifier import ModelClassifier
+from robust_tickets.deploy.card import Evidence, card, markdown, one_line
+from robust_tickets.prune.compact import compact, expand
+from robust_tickets.ticket.ticket import Ticket
+from tiny import tiny_classifier
 
-FACTS: dict[str, Any] = {
-    "format": "compact",
-    "family": "bert",
-    "model_type": "ticket-bert",
-    "labels": ("bad", "good"),
-    "columns": ("text",),
-    "max_length": 128,
-    "parameters": 800,
-    "dense_parameters": 1000,
-    "heads": ((2, 4), (4, 4)),
-    "neurons": ((8, 16), (16, 16)),
-}
+WHOLE = tiny_classifier(labels=("bad", "good"), max_length=64)
+SMALL = compact(WHOLE, Ticket.from_kept(WHOLE, heads=[[0, 1], [0, 1, 2, 3], [0]], neurons=[[*range(24)], [1], [2, 3]]))
+DENSE = expand(SMALL)
 ATTACK = {
     "attack": {"name": "pwws"},
     "n": 200,
@@ -66,25 +62,17 @@ def head_of(text: str) -> dict[str, Any]:
     return told
 
 
-def facts(**change: Any) -> Facts:
-    return Facts(**{**FACTS, **change})
+def card_of(evidence: Evidence, form: str = "compact", model: ModelClassifier = SMALL) -> str:
+    return card(model, DENSE, form, evidence)
 
 
 def test_card_tells_what_was_measured_and_how() -> None:
-    text = card(
-        facts(),
-        Evidence(
-            name="My ticket",
-            base="org/model",
-            method="earlyrobust",
-            task="reviews",
-            evaluation=EVALUATION,
-            attacks=(ATTACK,),
-        ),
-    )
+    names = {"name": "My ticket", "base": "org/model", "method": "earlyrobust", "task": "reviews"}
+    text = card_of(Evidence(**names, evaluation=EVALUATION, attacks=(ATTACK,)))
+    size, whole = (sum(p.numel() for p in clf.model.parameters()) for clf in (SMALL, WHOLE))
     for part in (
-        "800 of 1,000 (20.0 % removed)",
-        "2, 4 of 4 (25.0 % removed)",
+        f"| parameters | {size:,} of {whole:,} ({100 * (1 - size / whole):.1f} % removed) |",
+        "| heads kept per layer | 2, 4, 1 of 4 (41.7 % removed) |",
         "| accuracy on test | 91.2 % | 89.1 to 93.0 | 872 |",
         "| accuracy under pwws | 31.5 % | 25.5 to 38.2 | 200 | 7 |",
         "| success of pwws | 65.0 % |  | 180 | 7 |",
@@ -109,31 +97,30 @@ def test_card_tells_what_was_measured_and_how() -> None:
 def test_hub_reads_the_card(tmp_path: Path) -> None:
     from huggingface_hub import ModelCard
 
-    (tmp_path / "README.md").write_text(
-        card(facts(), Evidence(name="t", task="reviews", evaluation=EVALUATION, attacks=(ATTACK,)))
-    )
+    evidence = Evidence(name="t", task="reviews", evaluation=EVALUATION, attacks=(ATTACK,))
+    (tmp_path / "README.md").write_text(card_of(evidence))
     read = ModelCard.load(tmp_path / "README.md")
     assert {result.metric_type for result in read.data.eval_results} == {"accuracy", "f1", "accuracy_under_attack"}
 
 
 @pytest.mark.parametrize("form", ["compact", "dense", "onnx"])
 def test_each_format_says_how_it_loads(form: str) -> None:
-    text = card(facts(format=form), Evidence())
+    text = card_of(Evidence(), form)
     code = text.split("```python\n")[1].split("```")[0]
     compile(code, "card", "exec")
     assert ("robust_tickets" in code) == (form == "compact")
 
 
 def test_a_folder_on_somebodys_disk_is_not_told(tmp_path: Path) -> None:
-    text = card(facts(), Evidence(base=str(tmp_path / "secret-project" / "model-3")))
+    text = card_of(Evidence(base=str(tmp_path / "secret-project" / "model-3")))
     assert "secret-project" not in text
     assert "model-3" in text
     assert "base_model" not in head_of(text)
-    assert "base_model" not in head_of(card(facts(), Evidence(base="minilm")))  # an embedded name is no Hub id
+    assert "base_model" not in head_of(card_of(Evidence(base="minilm")))  # an embedded name is no Hub id
 
 
 def test_numbers_that_are_none_are_not_invented() -> None:
-    text = card(facts(), Evidence(attacks=({**ATTACK, "suc": None, "aua": float("nan")},)))
+    text = card_of(Evidence(attacks=({**ATTACK, "suc": None, "aua": float("nan")},)))
     assert "not defined" in text
     assert "nan" not in text
     assert "model-index" not in head_of(text)
@@ -141,12 +128,10 @@ def test_numbers_that_are_none_are_not_invented() -> None:
 
 def check_hostile(name: str) -> None:
     attack = {**ATTACK, "attack": name, "resources": {name: {"name": name}}, "flags": [name], "seed": name, "n": name}
-    text = card(
-        facts(labels=(name, "good")),
-        Evidence(
-            name=name, base=name, method=name, task=name, evaluation={**EVALUATION, "split": name}, attacks=(attack,)
-        ),
-    )
+    model = copy.copy(SMALL)
+    model.labels = (name, "good")
+    names = {"name": name, "base": name, "method": name, "task": name}
+    text = card_of(Evidence(**names, evaluation={**EVALUATION, "split": name}, attacks=(attack,)), model=model)
     text.encode("utf-8")
     head = head_of(text)
     assert set(head) <= {"library_name", "pipeline_tag", "tags", "base_model", "model-index"}

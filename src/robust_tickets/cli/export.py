@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from robust_tickets.cli.options import Answer, Common, Opening, columns, is_function, look_for
-from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.cli.options import Answer, Common, Opening, columns, look_for
+from robust_tickets.errors import TicketsError
 from robust_tickets.progress import say, warn
 
 REASONS = 5  # for which rows got no label, in the terminal; the JSON has them all
@@ -24,8 +24,8 @@ def predict(
     """Label a file of texts: one row out for every row in; the same command again resumes where it was stopped.
 
     Exits with 2 where more than half of the rows could not be read, with 3 where the model failed on them. The file is written all the
-    same, unless the model answers nothing, or fails on so many texts in a row that it must be gone. Until the file is whole, answers are
-    kept in OUT.answers.part beside it; the same command takes them over, unless the data, the model, the labels or the columns changed.
+    same, unless the model answers nothing, or no ordinary text any more. Until the file is whole, answers are kept in OUT.answers.part
+    beside it; the same command takes them over, unless the data, the model, the labels or the columns changed.
 
     Parameters
     ----------
@@ -38,26 +38,17 @@ def predict(
     text
         The text column; a pair as premise,hypothesis.
     """
-    from robust_tickets.classifier.base import reason_of
-    from robust_tickets.deploy.predict import predict as label_file
-
     look_for(data)
     say(f"loading {model}")
-    victim = opening.open(model, columns(text))
-    try:
-        result = label_file(victim, data, out, text=columns(text))
-    except Exception as problem:
-        if isinstance(problem, TicketsError) or not is_function(model):
-            raise
-        message = f"{model} failed on text after text, the last time with {reason_of(problem)}; {out} is not written"
-        hint = "see that it answers one of the texts, then give the same command again; --retries tries a call again"
-        raise TicketsError(message, hint=hint, exit_code=FAILED, code="predict.failed") from problem
+    from robust_tickets.deploy.predict import predict as label_file
+
+    result = label_file(opening.open(model, columns(text)), data, out, text=columns(text))
 
     def show(console: Any) -> None:
         counts = ", ".join(f"{label} {count}" for label, count in result["labels"].items())
-        print(f"rows: {result['rows']}; {counts}" + (f"; without a label: {result['bad']}" if result["bad"] else ""))
+        print(f"rows: {result['rows']} ({counts}; without a label {result['bad']})")
         for reason in result["reasons"][:REASONS]:
-            print(f"  {reason['rows']}: {' '.join(reason['problem'].split())}")
+            print(f"  {reason['rows']}: {' '.join(reason['problem'].split())}")  # which may have several lines
         if result["hint"]:
             print(f"  what to do: {result['hint']}")
         print(f"predictions: {out}")

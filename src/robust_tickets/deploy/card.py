@@ -1,8 +1,7 @@
 """The model card: what an exported folder is, how to load it, what was measured and what was not.
 
-``Facts`` come from the model itself, ``Evidence`` from the files of a run. A number appears only with its n, its interval and its seed;
-without evidence the card says that nothing was measured. Names that people chose (labels, tasks, models) are escaped, so that none can
-break the YAML, the Markdown or the page that shows them.
+A number appears only with its n, its interval and its seed; without evidence the card says that nothing was measured. Names that people
+chose (labels, tasks, models) are escaped, so that none can break the YAML, the Markdown or the page that shows them.
 """
 
 from __future__ import annotations
@@ -11,11 +10,14 @@ import math
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from markupsafe import Markup
+
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.classifier.loading import EMBEDDED
 from robust_tickets.files import listed, mapping, within, write_text
 from robust_tickets.stages import record
@@ -23,65 +25,13 @@ from robust_tickets.stages import record
 if TYPE_CHECKING:
     from jinja2 import Template
 
+    from robust_tickets.classifier import ModelClassifier
+
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}(/[A-Za-z0-9][\w.-]{0,95})?")
-SHOWN = 40  # labels, and characters of a name times two, before the card says "…"
+LONGEST = 80  # characters of a name
+MOST_LABELS = 40
 _JOINERS = "\u200c\u200d"  # the only formatting characters that words need (Persian, emoji); the others can reorder or hide text
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#!|~$@:^=])")
-
-LOAD = {  # TEXT is what one answer takes: a string, or a pair
-    "compact": """pip install robust-tickets
-
-import robust_tickets as rt  # transformers' own AutoModelForSequenceClassification reads it after: import robust_tickets.auto
-clf = rt.Classifier.from_pretrained("FOLDER_OR_HUB_ID"); print(clf.predict([TEXT]))""",
-    "dense": """from transformers import pipeline
-print(pipeline("text-classification", "FOLDER_OR_HUB_ID")(TEXT, truncation=True))""",
-    "onnx": """import json, onnxruntime, transformers
-about = json.load(open("labels.json"))
-session, tokenizer = onnxruntime.InferenceSession("model.onnx"), transformers.AutoTokenizer.from_pretrained(".")
-fed = tokenizer([TEXT], truncation=True, padding=True, return_tensors="np")  # cut where the model was trained to read
-logits = session.run([about["output"]], {name: fed[name] for name in about["inputs"]})[0]
-print([about["labels"][best] for best in logits.argmax(axis=1)])""",
-}
-STOCK = ("dense", "stock", "masked")
-LOAD |= dict.fromkeys(STOCK, LOAD["dense"])
-PAIR = dict.fromkeys(LOAD, '("a text", "its second text")') | dict.fromkeys(
-    STOCK, '{"text": "a text", "text_pair": "its second text"}'
-)
-KIND = {
-    "stock": "A stock model, not pruned: transformers loads it alone.",
-    "compact": "Heads and neurons outside the ticket are physically gone; transformers loads it after `import robust_tickets.auto`.",
-    "dense": "Stock shapes, zeros where the ticket cut: transformers loads it alone; the compact model's answers, not its speed.",
-    "masked": "Stock shapes, zeros outside the ticket: transformers loads it alone. A mask brings neither speed nor a smaller file.",
-    "onnx": "An ONNX graph with free batch and sequence axes; ONNX Runtime's logits were compared with torch's at export (within 1e-4).",
-}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What the model itself says; ``heads`` and ``neurons`` are (kept, stock) per layer."""
-
-    format: str
-    family: str
-    model_type: str  # of the written config: "ticket-…" needs our package to load, whatever the ticket cut
-    labels: tuple[str, ...]
-    columns: tuple[str, ...]
-    max_length: int
-    parameters: int
-    dense_parameters: int
-    heads: tuple[tuple[int, int], ...]
-    neurons: tuple[tuple[int, int], ...]
-    weights: tuple[int, int] | None = None  # (kept, all) of the matrices that an unstructured ticket masks
-
-    @property
-    def form(self) -> str:
-        """How the folder is loaded: the format, but a stock model stays one however it was exported."""
-        if self.format == "dense" and self.weights is not None and not self.pruned:
-            return "masked"
-        return "stock" if self.format == "compact" and not self.model_type.startswith("ticket-") else self.format
-
-    @property
-    def pruned(self) -> bool:
-        return any(kept < stock for kept, stock in (*self.heads, *self.neurons))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,41 +48,56 @@ class Evidence:
     attacks: Sequence[Mapping[str, Any]] = ()
 
 
-def write_card(folder: Path, facts: Facts, evidence: Evidence) -> Path:
-    """``README.md`` in ``folder``."""
-    return write_text(folder / "README.md", card(facts, evidence))
+def card(model: ModelClassifier, dense: ModelClassifier, form: str, evidence: Evidence) -> str:
+    """The text of the card for ``model`` exported as ``form``; ``dense`` is the same model in stock shapes."""
+    from robust_tickets.backbone.weight_masks import masks_of
 
-
-class _AsIs(str):
-    """Text that the template writes as it is; everything else is escaped."""
-
-    __slots__ = ()
-
-
-def card(facts: Facts, evidence: Evidence) -> str:
-    """The card's text."""
-    name = one_line(evidence.name) or f"{facts.family} {'ticket' if facts.pruned or facts.weights else 'classifier'}"
-    load = LOAD[facts.form].replace("TEXT", PAIR[facts.form] if len(facts.columns) == 2 else '"a text"')
-    groups = [(what, *_kept(pairs)) for what, pairs in (("heads", facts.heads), ("neurons", facts.neurons))]
-    measured = evidence.evaluation is not None or bool(evidence.attacks)
+    layout, masks = layout_of(dense.model), list(masks_of(model.model).values())
+    kept, stock = layout.units_of(model.model), layout.units_of(dense.model)
+    pruned = kept != stock
+    if form == "dense" and masks and not pruned:
+        form = "masked"
+    elif form == "compact" and not model.model.config.model_type.startswith("ticket-"):
+        form = "stock"
+    title = one_line(evidence.name) or f"{layout.family} {'ticket' if pruned or masks else 'classifier'}"
+    base = evidence.base if _on_hub(evidence.base) else ""
+    size, whole = (sum(p.numel() for p in each.model.parameters()) for each in (model, dense))
+    parameters = f"{size:,} of {whole:,} ({100 * (1 - size / whole):.1f} % removed)" if pruned else f"{size:,}"
+    about = [
+        ("method", evidence.method or "not recorded"),
+        ("base model", base or Path(evidence.base).name or "not recorded"),
+        ("trained on", evidence.task or "not recorded"),
+        ("parameters", Markup(parameters)),
+    ]
+    for group in kept if pruned else ():
+        removed = 100 * (1 - sum(kept[group]) / sum(stock[group]))
+        counts = f"{', '.join(map(str, kept[group]))} of {max(stock[group])} ({removed:.1f} % removed)"
+        about.append((f"{group} kept per layer", Markup(counts)))
+    if masks:
+        ones, weights = sum(int(mask.sum()) for mask in masks), sum(mask.numel() for mask in masks)
+        counts = f"{ones:,} of {weights:,} ({100 * (1 - ones / weights):.1f} % are zero, which brings no speed)"
+        about.append(("matrix weights kept", Markup(counts)))
+    tags = ["robust-tickets", "text-classification", layout.family]
     return _template().render(
-        facts=facts,
+        front=_front_matter(title, base, form, tags + ["pruned", "lottery-ticket"] * bool(pruned or masks), evidence),
+        title=title,
+        form=form,
+        family=layout.family,
+        about=about,
+        labels=[*model.labels[:MOST_LABELS], *["…"] * (len(model.labels) > MOST_LABELS)],
+        classifier=model,
         evidence=evidence,
-        name=name,
-        base=evidence.base if _on_hub(evidence.base) else Path(evidence.base).name,
-        front=_AsIs(front_matter(name, facts, evidence)),
-        kind=_AsIs(KIND[facts.form]),
-        load=_AsIs(load.replace("pip install", "# pip install")),
-        groups=groups if facts.pruned else (),
-        most=SHOWN,
-        rows=list(_rows(evidence)) if measured else None,
+        rows=list(_measured(evidence)),
         resources=[line for result in evidence.attacks for line in _resources(result)],
-        flags=[
-            (attack_name(result), _AsIs(markdown(flag, 400)))
-            for result in evidence.attacks
-            for flag in result.get("flags") or ()
-        ],
+        flags=[(attack_name(result), flag) for result in evidence.attacks for flag in result.get("flags") or ()],
     )
+
+
+def write_card(
+    folder: Path, model: ModelClassifier, dense: ModelClassifier, form: str, evidence: Evidence
+) -> Path:  # fmt: skip
+    """Write the card to ``README.md`` in ``folder``."""
+    return write_text(folder / "README.md", card(model, dense, form, evidence))
 
 
 @cache
@@ -141,41 +106,55 @@ def _template() -> Template:
 
     environment = Environment(
         loader=PackageLoader("robust_tickets.deploy"),
-        autoescape=False,  # it is Markdown: finalize escapes
+        autoescape=False,  # it is Markdown: finalize escapes, all but what is marked as safe
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        finalize=lambda value: value if isinstance(value, _AsIs) else markdown(value),
+        finalize=lambda value: value if isinstance(value, Markup) else markdown(value),
     )
+    environment.filters["long"] = lambda text: Markup(markdown(text, 5 * LONGEST))
     return environment.get_template("card.md.j2")
 
 
-def front_matter(name: str, facts: Facts, evidence: Evidence) -> str:
+def _front_matter(title: str, base: str, form: str, tags: list[str], evidence: Evidence) -> str:
     """The YAML that the Hub reads."""
-    import yaml  # type: ignore[import-untyped]
+    from huggingface_hub import EvalResult, ModelCardData
 
-    ticket = facts.pruned or facts.weights is not None
-    head: dict[str, Any] = {
-        "library_name": "transformers" if facts.format != "onnx" else "onnx",
-        "pipeline_tag": "text-classification",
-        "tags": [
-            "robust-tickets",
-            "text-classification",
-            facts.family,
-            *(["pruned", "lottery-ticket"] if ticket else []),
-        ],
-    }
-    if _on_hub(evidence.base):
-        head["base_model"] = evidence.base
-    metrics = _metrics(evidence)
-    if metrics:
-        task = one_line(evidence.task) or "unnamed"
-        result = {"task": {"type": "text-classification"}, "dataset": {"name": task, "type": task}, "metrics": metrics}
-        head["model-index"] = [{"name": name, "results": [result]}]
-    return str(yaml.safe_dump(head, sort_keys=False, allow_unicode=True, width=10_000))
+    task = one_line(evidence.task) or "unnamed"
+    results = [
+        EvalResult(
+            task_type="text-classification",
+            dataset_type=task,
+            dataset_name=task,
+            metric_type=kind,
+            metric_name=name,
+            metric_value=round(float(value), 2),
+        )
+        for kind, name, value in _metrics(evidence)
+        if _is_number(value)
+    ]
+    data = ModelCardData(
+        library_name="onnx" if form == "onnx" else "transformers",
+        pipeline_tag="text-classification",
+        tags=tags,
+        base_model=base or None,
+        model_name=title if results else None,
+        eval_results=results or None,
+    )
+    return data.to_yaml()
 
 
-def one_line(text: Any, limit: int = 2 * SHOWN) -> str:
+def _metrics(evidence: Evidence) -> Iterator[tuple[str, str, Any]]:
+    own = evidence.evaluation or {}
+    yield "accuracy", f"Accuracy (n={one_line(own.get('n', '?'))})", own.get("accuracy")
+    yield "f1", f"Macro F1 (n={one_line(own.get('n', '?'))})", own.get("macro_f1")
+    for result in evidence.attacks:
+        n, seed = (one_line(result.get(key, "?")) for key in ("n", "seed"))
+        name = f"Accuracy under attack ({one_line(attack_name(result))}, n={n}, seed={seed})"
+        yield "accuracy_under_attack", name, result.get("aua")
+
+
+def one_line(text: Any, limit: int = LONGEST) -> str:
     """``text`` without line breaks, control, formatting and broken characters, cut at ``limit``."""
     kept = "".join("\ufffd" if unicodedata.category(c) in ("Cs", "Cn", "Co") else c for c in str(text))
     kept = "".join(" " if unicodedata.category(c)[0] in "CZ" and c not in _JOINERS else c for c in kept)
@@ -183,134 +162,88 @@ def one_line(text: Any, limit: int = 2 * SHOWN) -> str:
     return kept if len(kept) <= limit else kept[: limit - 1] + "…"
 
 
-def markdown(text: Any, limit: int = 2 * SHOWN) -> str:
+def markdown(text: Any, limit: int = LONGEST) -> str:
     """``text`` as inline Markdown that shows exactly its characters: no markup, no HTML, no links, no table cells."""
     line = one_line(text, limit).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _SPECIAL.sub(r"\\\1", line).replace("www.", "www\\.")
+
+
+def attack_name(result: Mapping[str, Any]) -> str:
+    """``result["attack"]`` is a name or a component's settings with its name."""
+    given = result.get("attack", "")
+    return str(mapping(given).get("name", "")) if isinstance(given, Mapping) else str(given)
 
 
 def _on_hub(base: str) -> bool:
     return bool(HUB_ID.fullmatch(base)) and base not in EMBEDDED and not Path(base).exists()
 
 
-def _kept(pairs: Sequence[tuple[int, int]]) -> tuple[str, int, float]:
-    """What every layer kept, of how many, and the percentage removed."""
-    removed = 1 - sum(kept for kept, _ in pairs) / sum(stock for _, stock in pairs)
-    return ", ".join(str(kept) for kept, _ in pairs), max(stock for _, stock in pairs), 100 * removed
-
-
-def _rows(evidence: Evidence) -> Iterator[tuple[Any, ...]]:
+def _measured(evidence: Evidence) -> Iterator[tuple[Any, ...]]:
     """What was measured: its name, the value, the interval, n and the seed."""
     if (own := evidence.evaluation) is not None:
-        split = own.get("split", "the test split")
-        yield f"accuracy on {split}", *_percent(own.get("accuracy"), own.get("interval")), own.get("n", ""), ""
-        if _number(own.get("macro_f1")):
-            yield "macro F1", *_percent(own["macro_f1"], None), own.get("n", ""), ""
+        split, n = own.get("split", "the test split"), own.get("n", "")
+        yield f"accuracy on {split}", _percent(own.get("accuracy")), _interval(own.get("interval")), n, ""
+        if _is_number(own.get("macro_f1")):
+            yield "macro F1", _percent(own["macro_f1"]), "", n, ""
     for result in evidence.attacks:
         attack, between, seed = attack_name(result), mapping(result.get("intervals")), result.get("seed", "")
-        right = _right(result)  # success and queries are over the examples that were right before the attack
-        for key, title in (("clean", "accuracy before"), ("aua", "accuracy under"), ("suc", "success of")):
+        n, clean = result.get("n", ""), result.get("clean")
+        # success and queries are over the examples that were right before the attack
+        right = round(clean * n / 100) if _is_number(clean) and _is_number(n) else ""
+        for key, title, of in (
+            ("clean", "accuracy before", n),
+            ("aua", "accuracy under", n),
+            ("suc", "success of", right),
+        ):
             if key in result:
-                n = right if key == "suc" else result.get("n", "")
-                yield f"{title} {attack}", *_percent(result[key], between.get(key)), n, seed
-        if _number(result.get("queries")):
+                yield f"{title} {attack}", _percent(result[key]), _interval(between.get(key)), of, seed
+        if _is_number(result.get("queries")):
             yield f"queries of {attack} an example", f"{result['queries']:.1f}", "", right, seed
 
 
-def _right(result: Mapping[str, Any]) -> Any:
-    clean: Any = result.get("clean")
-    n: Any = result.get("n")
-    return round(clean * n / 100) if _number(clean) and _number(n) else ""
-
-
-def _percent(value: Any, between: Any) -> tuple[str, str]:
-    interval = f"{between[0]:.1f} to {between[1]:.1f}" if _is_pair(between) else ""
-    return f"{value:.1f} %" if _number(value) else "not defined", interval
-
-
-def attack_name(result: Mapping[str, Any]) -> str:
-    """``result["attack"]`` is a name or a component's settings with its name."""
-    given = result.get("attack", "")
-    return str(given.get("name", "")) if isinstance(given, Mapping) else str(given)
-
-
-def _resources(result: Mapping[str, Any]) -> Iterator[tuple[Any, ...]]:
+def _resources(result: Mapping[str, Any]) -> Iterator[tuple[str, str, Any, Any]]:
     """What an attack used: the kind, the name, and whether it stands in for the paper's."""
-    given = result.get("resources") or {}
-    for kind, entry in given.items() if isinstance(given, Mapping) else (("", entry) for entry in given):
-        about = entry if isinstance(entry, Mapping) else {"name": entry}
-        yield attack_name(result), kind or about.get("kind", ""), about.get("name", ""), about.get("substitute")
+    for kind, about in mapping(result.get("resources")).items():
+        yield attack_name(result), kind, mapping(about).get("name", ""), mapping(about).get("substitute")
 
 
-def _metrics(evidence: Evidence) -> list[dict[str, Any]]:
-    found = []
-    given = evidence.evaluation or {}
-    for key, kind, title in (("accuracy", "accuracy", "Accuracy"), ("macro_f1", "f1", "Macro F1")):
-        if _number(given.get(key)):
-            found.append(
-                {
-                    "type": kind,
-                    "name": f"{title} (n={one_line(given.get('n', '?'))})",
-                    "value": round(float(given[key]), 2),
-                }
-            )
-    for result in evidence.attacks:
-        if _number(result.get("aua")):
-            how = f"{one_line(attack_name(result))}, n={one_line(result.get('n', '?'))}, seed={one_line(result.get('seed', '?'))}"
-            found.append(
-                {
-                    "type": "accuracy_under_attack",
-                    "name": f"Accuracy under attack ({how})",
-                    "value": round(float(result["aua"]), 2),
-                }
-            )
-    return found
+def _percent(value: Any) -> str:
+    return f"{value:.1f} %" if _is_number(value) else "not defined"
 
 
-def _is_pair(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, str) and len(value) == 2 and all(map(_number, value))
+def _interval(between: Any) -> str:
+    low, high = between if isinstance(between, list | tuple) and len(between) == 2 else (None, None)
+    return f"{low:.1f} to {high:.1f}" if _is_number(low) and _is_number(high) else ""
 
 
-def _number(value: Any) -> bool:
+def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def evidence_of(model_folder: str | Path, **over: Any) -> Evidence:
-    """The Evidence for a model that a run trained; for any other folder, only what ``over`` says. ``over`` wins where both speak."""
+def evidence_of(model_folder: str | Path) -> Evidence:
+    """The Evidence for a model that a run trained; none for any other folder."""
     stage = Path(model_folder).resolve().parent
     run = stage.parent.parent
-    found: dict[str, Any] = {}
-    if (stage / "stage.json").is_file() and (stage / "evaluation.json").is_file():
-        found = {"evaluation": record(stage / "evaluation.json") or None} | _adversary(stage)
-    if found and (run / "arms.json").is_file():
-        found |= _of_run(run, f"{stage.parent.name}/{stage.name}")
-    return Evidence(**{**found, **{key: value for key, value in over.items() if value}})
-
-
-def _adversary(stage: Path) -> dict[str, Any]:
-    """What the model was trained against, and the words it was swapped with."""
-    given = mapping(mapping(mapping(record(stage / "stage.json").get("key")).get("method")).get("adversary"))
+    evaluation = record(stage / "evaluation.json") if (stage / "stage.json").is_file() else {}
+    if not evaluation:
+        return Evidence()
+    adversary = mapping(mapping(mapping(record(stage / "stage.json").get("key")).get("method")).get("adversary"))
     words = mapping(record(stage / "adversary.json").get("resources"))
-    return {"adversary": str(given.get("name", "")), "words": tuple(words.values())}
-
-
-def _of_run(run: Path, stage: str) -> dict[str, Any]:
+    found = Evidence(evaluation=evaluation, adversary=str(adversary.get("name", "")), words=tuple(words.values()))
     about = record(run / "arms.json")
-    for arm in map(mapping, listed(about.get("arms"))):
-        if arm.get("train") == stage:
-            title = str(arm.get("title", ""))
-            return {
-                "name": title,
-                "method": _method(run, arm) or title,
-                "base": str(about.get("model", "")),
-                "task": str(mapping(about.get("task")).get("name", "")),
-                "attacks": tuple(
-                    filter(
-                        None, (record(within(run, str(name)) / "result.json") for name in listed(arm.get("attacks")))
-                    )
-                ),
-            }
-    return {}
+    arms = [mapping(arm) for arm in listed(about.get("arms"))]
+    arm = next((arm for arm in arms if arm.get("train") == f"{stage.parent.name}/{stage.name}"), None)
+    if arm is None:
+        return found
+    title, attacks = str(arm.get("title", "")), [within(run, str(name)) for name in listed(arm.get("attacks"))]
+    return replace(
+        found,
+        name=title,
+        method=_method(run, arm) or title,
+        base=str(about.get("model", "")),
+        task=str(mapping(about.get("task")).get("name", "")),
+        attacks=tuple(result for folder in attacks if (result := record(folder / "result.json"))),
+    )
 
 
 def _method(run: Path, arm: Mapping[str, Any]) -> str:
@@ -318,5 +251,5 @@ def _method(run: Path, arm: Mapping[str, Any]) -> str:
     place = arm.get("ticket") or arm.get("search")
     if not place:
         return "fine-tuned, not pruned"
-    given = mapping(record(within(run, str(place)) / "ticket.json").get("provenance")).get("method", "")
-    return str(given.get("name", "")) if isinstance(given, Mapping) else str(given)
+    method = mapping(record(within(run, str(place)) / "ticket.json").get("provenance")).get("method", "")
+    return str(method.get("name", "")) if isinstance(method, Mapping) else str(method)

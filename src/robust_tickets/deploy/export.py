@@ -6,21 +6,18 @@ hashes, so that a later export may replace it, and only it: a folder with anythi
 
 from __future__ import annotations
 
-import glob
-import os
 import shutil
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
-from robust_tickets.classifier import Classifier, ModelClassifier
+from robust_tickets.classifier import Classifier
 from robust_tickets.classifier.base import as_model
-from robust_tickets.deploy.card import Evidence, Facts, write_card
+from robust_tickets.deploy.card import Evidence, write_card
 from robust_tickets.errors import FAILED, TicketsError, did_you_mean
-from robust_tickets.files import hold, part_of, read_json, sha256_file, sweep, write_json
+from robust_tickets.files import mapping, part_of, read_json, sha256_file, sweep, write_json
 
 Format = Literal["compact", "dense", "onnx"]
 MARK = "export.json"
-SCHEMA = 1
 
 
 def export(
@@ -33,11 +30,11 @@ def export(
     masked by an unstructured ticket is dense or onnx: it has the size and the speed of the whole model.
     """
     from robust_tickets.backbone.weight_masks import masks_of
+    from robust_tickets.prune.compact import expand
 
     if format not in get_args(Format):
-        raise TicketsError(
-            f"unknown format {format!r}", hint=did_you_mean(str(format), get_args(Format)), code="export.format"
-        )
+        hint = did_you_mean(str(format), get_args(Format))
+        raise TicketsError(f"unknown format {format!r}", hint=hint, code="export.format")
     clf = as_model(model, "exported")
     if format == "compact" and masks_of(clf.model) and not clf.model.config.model_type.startswith("ticket-"):
         raise TicketsError(
@@ -45,32 +42,30 @@ def export(
             hint="export it as dense (stock transformers reads it, zeros included) or onnx",
             code="export.unstructured",
         )
-    broken = sorted(name for name, tensor in clf.model.state_dict().items() if not tensor.isfinite().all())
-    if broken:
+    if broken := [name for name, tensor in clf.model.state_dict().items() if not tensor.isfinite().all()]:
+        message = f"{clf.identity} has {len(broken)} weights that are not finite, such as {min(broken)}"
         raise TicketsError(
-            f"{clf.identity} has {len(broken)} weights that are not finite, such as {broken[0]}",
-            hint="the weights are broken: train again",
-            exit_code=FAILED,
-            code="export.not_finite",
+            message, hint="the weights are broken: train again", exit_code=FAILED, code="export.not_finite"
         )
     place = Path(folder).expanduser().resolve()
-    _put_back(place)
-    _refuse_unless_ours(place)
+    _check_free(place)
+    dense = expand(clf)
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with part_of(place, folder=True) as part:
-            try:
-                _write(clf, part, format, evidence or Evidence())
-            except TicketsError as problem:
-                problem.message = problem.message.replace(str(part), str(place))
-                raise
-            _mark(part)
+            if format == "onnx":
+                from robust_tickets.deploy import onnx
+
+                onnx.write(clf, part, dense.model.config)
+            else:
+                (dense if format == "dense" else clf).save_pretrained(part)
+            write_card(part, clf, dense, format, evidence or Evidence())
+            write_json(part / MARK, {"schema": 1, "files": _files(part)})
             _move(part, place)
         sweep(place, "old")
     except OSError as problem:
-        why = problem.strerror or problem  # without the name of a file that is gone
         raise TicketsError(
-            f"could not write {place}: {why}",
+            f"could not write {place}: {problem.strerror or problem}",
             hint="check the disk and the folder's rights",
             exit_code=FAILED,
             code="file.not_written",
@@ -78,102 +73,34 @@ def export(
     return place
 
 
-def _write(model: ModelClassifier, folder: Path, format: str, evidence: Evidence) -> None:
-    from robust_tickets.prune.compact import expand
-
-    dense = expand(model)
-    if format == "onnx":
-        from robust_tickets.deploy import onnx
-
-        onnx.write(model, folder, dense.model.config)
-    else:
-        (dense if format == "dense" else model).save_pretrained(folder)
-    write_card(folder, _facts(model, dense, format), evidence)
+def _files(folder: Path) -> dict[str, str]:
+    """The hash of every file below ``folder``, by its relative name."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path != folder / MARK]
+    return {path.relative_to(folder).as_posix(): sha256_file(path) for path in files}
 
 
-def _facts(model: ModelClassifier, dense: ModelClassifier, format: str) -> Facts:
-    from robust_tickets.backbone.layout import layout_of
-    from robust_tickets.backbone.weight_masks import masks_of
-
-    layout, masks = layout_of(dense.model), masks_of(model.model).values()
-    return Facts(
-        format=format,
-        family=layout.family,
-        model_type=(model if format == "compact" else dense).model.config.model_type,
-        labels=model.labels,
-        columns=model.columns,
-        max_length=model.max_length,
-        parameters=sum(p.numel() for p in model.model.parameters()),
-        dense_parameters=sum(p.numel() for p in dense.model.parameters()),
-        heads=tuple(zip(layout.heads_of(model.model), layout.heads_of(dense.model), strict=True)),
-        neurons=tuple(zip(layout.neurons_of(model.model), layout.neurons_of(dense.model), strict=True)),
-        weights=(sum(int(mask.sum()) for mask in masks), sum(mask.numel() for mask in masks)) if masks else None,
-    )
-
-
-def _mark(folder: Path) -> None:
-    """List every file of the export; written last."""
-    write_json(
-        folder / MARK, {"schema": SCHEMA, "files": {name: sha256_file(path) for name, path in _files(folder).items()}}
-    )
-
-
-def _files(folder: Path) -> dict[str, Path]:
-    """Everything below ``folder`` that is not a plain directory, by relative name, except the mark."""
-    found = {p.relative_to(folder).as_posix(): p for p in sorted(folder.rglob("*")) if p.is_symlink() or not p.is_dir()}
-    found.pop(MARK, None)
-    return found
-
-
-def _refuse_unless_ours(place: Path) -> None:
-    """Only a missing or empty folder, or an untouched earlier export, is written to."""
-    if not place.exists():
+def _check_free(place: Path) -> None:
+    """Refuse all but a missing or empty folder and an untouched earlier export."""
+    if not place.exists() or (place.is_dir() and not any(place.iterdir())):
         return
-    hint = "give another folder, or remove this one yourself"
-    if not place.is_dir():
-        raise TicketsError(f"{place} is a file, expected a folder", hint=hint, code="export.not_a_folder")
-    if not any(place.iterdir()):
-        return
-    if not (place / MARK).is_file():
-        raise TicketsError(
-            f"{place} is not empty and not an earlier export ({MARK} is missing)",
-            hint=hint,
-            code="export.foreign_folder",
-        )
-    listed: Any = read_json(place / MARK)
-    listed = listed.get("files") if isinstance(listed, dict) else None
-    for name, path in _files(place).items():
-        if not isinstance(listed, dict) or name not in listed:
-            raise TicketsError(f"{place} holds {name}, which no export wrote", hint=hint, code="export.foreign_folder")
-        if path.is_symlink() or not path.is_file() or sha256_file(path) != listed[name]:
-            raise TicketsError(
-                f"{place / name} was changed after it was exported", hint=hint, code="export.foreign_folder"
-            )
+    listed = mapping(mapping(read_json(place / MARK)).get("files")) if (place / MARK).is_file() else {}
+    found = _files(place)
+    changed = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
+    if not listed or changed:
+        what = f"was changed since it was exported ({changed[0]})" if listed else "is not an empty folder"
+        hint = "give another folder, or remove this one yourself"
+        raise TicketsError(f"{place} {what}", hint=hint, code="export.foreign_folder")
 
 
 def _move(part: Path, place: Path) -> None:
     """Put the finished folder in its place; an earlier export steps aside first and goes last."""
-    if not place.exists():
-        part.rename(place)
-        return
-    aside, held = part.with_suffix(".old"), hold(place)
-    place.rename(aside)
+    aside = part.with_suffix(".old")
+    if place.exists():
+        place.rename(aside)
     try:
         part.rename(place)
     except BaseException:
-        aside.rename(place)
-        raise
-    finally:
-        if held is not None:
-            os.close(held)
-    shutil.rmtree(aside, ignore_errors=True)
-
-
-def _put_back(place: Path) -> None:
-    """Where a process was killed while it put a new export in the place of an earlier one, that one is at neither place."""
-    for aside in () if place.exists() else place.parent.glob(f".{glob.escape(place.name)}.*.old"):
-        held = hold(aside)
-        if held is not None:
+        if aside.exists():
             aside.rename(place)
-            os.close(held)
-            return
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
