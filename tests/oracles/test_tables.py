@@ -120,7 +120,7 @@ def arms() -> dict[str, Any]:
         found[f"{one.task} / {one.backbone} / {one.arm}"] = {
             "runs": [one.units, one.repeated],
             **{
-                name: _round([value.n, value.mean, value.summary.interval])
+                name: _round([len(value.units), value.mean, value.summary.interval])
                 for name, value in values.items()
                 if value.units
             },

@@ -17,12 +17,14 @@ from drawings import cells, heads, well_formed
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce import published
+from robust_tickets.reproduce.aggregate import Reading
 from robust_tickets.reproduce.arms import rows
-from robust_tickets.reproduce.figures import Point, Spot, draw, figure, frontier, pareto
+from robust_tickets.reproduce.figures import Spot, draw, figure, frontier, pareto
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page import PARTS
 from robust_tickets.reproduce.ticket_figures import Survivors, agreement, by_chance, distances, survivors
 from robust_tickets.search.earlyrobust import EarlyRobust
+from robust_tickets.stats.compare_runs import TrainedRun
 from sweeping import by_head, gates, row, run, weights
 from tiny import tiny_classifier
 from toy import toy_task
@@ -311,11 +313,11 @@ def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tup
 
 
 def test_an_arm_is_beaten_by_an_equal_one_that_is_cheaper() -> None:
-    aua = Point(x=None, values=(40.0,) * 5, sources=("run",))
+    aua, better = (Reading(name="run", runs=tuple(TrainedRun(value=v, seed=i) for i in range(5))) for v in (40.0, 41.0))
     cheap, dear, twin = (Spot(index=i, title=str(i), x=x, aua=aua) for i, x in enumerate((50.0, 80.0, 50.0)))
     assert frontier(cheap, [cheap, dear, twin])
     assert not frontier(dear, [cheap, dear])
-    assert frontier(replace(dear, aua=replace(aua, values=(41.0,) * 5)), [cheap, dear])
+    assert frontier(dear._replace(aua=better), [cheap, dear])
 
 
 def test_few_runs_are_grey_and_make_no_frontier() -> None:

@@ -43,7 +43,7 @@ def test_a_cell_is_the_mean_over_runs_beside_the_published_number(tmp_path: Path
     values = [100 * c / N for c in BASE]
     assert (cell.ours.mean, cell.ours.n, cell.reading.values) == (pytest.approx(np.mean(values)), 5, tuple(values))
     assert cell.ours.prediction == pytest.approx(prediction_interval(values))
-    assert cell.reading.units == tuple(Job(task="sst2", arm="finetune", seed=s).id for s in range(5))
+    assert cell.reading.sources == tuple(Job(task="sst2", arm="finetune", seed=s).id for s in range(5))
     assert (
         cell.published
         == published.cells("ER-T1", task="sst2", row="Fine-tune", metric="aua", attack="textfooler")[0].value
@@ -159,7 +159,7 @@ def test_another_split_is_another_number() -> None:
     ]
     assert fill("ER-T1", both) == fill("ER-T1", finetuned())
     asked = Wanted(arm="finetune", task="sst2", metric="aua", attack=REAL, split="test")
-    assert read_runs(asked, both, None).runs.values == (0.0,) * 5
+    assert read_runs(asked, both, None).values == (0.0,) * 5
     assert read_runs(asked, finetuned(), None).why == "trained, not attacked by TextFooler (real lists) on test"
 
 
@@ -190,7 +190,7 @@ def test_speed_ups_are_of_runs_timed_alone_on_one_device() -> None:
     )  # what a run takes does not hang on its seed
     assert both.ours
     assert both.reading.values == pytest.approx((1100 / 90, 1100 / 90, 1100 / 50))
-    assert [unit.rpartition("/")[2] for unit in both.reading.units] == ["seed-0", "seed-1", "seed-1-repeat-1"]
+    assert [unit.rpartition("/")[2] for unit in both.reading.sources] == ["seed-0", "seed-1", "seed-1-repeat-1"]
     alone = one(
         fill("ER-T1", [*(replace(o, cost={**o.cost, "processes": 9}) for o in (*pgd, *ticket)), *again]),
         "EarlyRobust",
@@ -224,7 +224,7 @@ def test_a_search_for_all_tasks_is_charged_apart() -> None:
 def test_masked_weights_do_not_count_as_parameters() -> None:
     run = made("robustt", nonzero_encoder_parameters=59.5e6)
     reading = read_runs(Wanted(arm="robustt", task="sst2", metric="encoder_millions"), [run], None)
-    assert reading.runs.values == (59.5,)
+    assert reading.values == (59.5,)
 
 
 def test_a_plan_s_cells_are_filled_as_the_table_s_are() -> None:
@@ -311,7 +311,7 @@ def test_seconds_of_two_devices_are_not_mixed() -> None:
     found = read_runs(
         Wanted(arm="finetune", task="sst2", metric="seconds"), [*slow, *arm("finetune", {REAL: (80, 81, 82)})], None
     )
-    assert found.runs.values == (100.0, 100.0, 100.0)
+    assert found.values == (100.0, 100.0, 100.0)
 
 
 def test_one_attack_is_asked_for_where_it_cannot_be_run() -> None:

@@ -29,7 +29,7 @@ from robust_tickets.reproduce.arms import (
 )
 from robust_tickets.reproduce.job import BERT, Flavour, Job
 from robust_tickets.reproduce.outcome import Attacked, Outcome, ids_of
-from robust_tickets.stats.compare_runs import FEWEST_SHOWN, RunSet, RunSummary, TrainedRun, summarise_runs
+from robust_tickets.stats.compare_runs import RunSet, RunSummary, TrainedRun, summarise_runs
 from robust_tickets.stats.intervals import Interval
 
 NOT_RUN, NOT_ALONE = "not run", "not timed alone"
@@ -41,10 +41,9 @@ HINT = "restore the result file; results are not edited"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    """Runs of an arm; repeats of a seed count in no mean. Without a run, ``why`` has the reason."""
+class Reading(RunSet):
+    """Runs of an arm under a measure; repeats of a seed count in no mean. Without a run, ``why`` has the reason."""
 
-    runs: RunSet
     split: str = ""
     examples: str = ""  # hash of the attacked examples' ids
     way: str = ""  # how all runs were attacked: rules, scoring and resources, as canonical JSON
@@ -53,30 +52,18 @@ class Reading:
     why: str = ""
 
     @property
-    def units(self) -> tuple[str, ...]:
+    def sources(self) -> tuple[str, ...]:
         """Ids of the jobs behind the mean, in the order of their values."""
-        return tuple(run.source for run in self.runs.units)
-
-    @property
-    def values(self) -> tuple[float, ...]:
-        return self.runs.values
-
-    @property
-    def again(self) -> tuple[float, ...]:
-        """Values of repeats."""
-        return tuple(run.value for run in self.runs.runs if run.repeat)
+        return tuple(run.source for run in self.units)
 
     @cached_property
     def summary(self) -> RunSummary:
-        return summarise_runs(self.runs, resamples=0)
+        return summarise_runs(self, resamples=0)
 
     @property
-    def n(self) -> int:
-        return self.summary.n
-
-    @property
-    def mean(self) -> float:
-        return self.summary.mean
+    def band(self) -> Interval | None:
+        """95 % of the mean over runs; ``None`` with fewer than five."""
+        return self.summary.interval if self.summary.enough else None
 
     @property
     def reach(self) -> Interval | None:
@@ -84,9 +71,10 @@ class Reading:
         return cut(self.summary.shown) if self.summary.shown else None
 
     @property
-    def equal(self) -> bool:
-        """Whether all runs have one value, although there are enough for an interval."""
-        return self.n >= FEWEST_SHOWN and self.summary.interval is None
+    def cells(self) -> tuple[str, str, str]:
+        """Mean, interval and number of runs, for a table."""
+        ends = f"{self.band[0]:.1f} to {self.band[1]:.1f}" if self.band else "–"
+        return f"{self.mean:.1f}", ends, str(len(self.units))
 
 
 def cut(ends: Interval, most: float = 100.0) -> Interval:
@@ -121,18 +109,21 @@ def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None =
         return _none(wanted, "searched only, not trained" if own else NOT_RUN)
     if metric in ATTACK_METRICS or (metric == "clean" and wanted.attack):
         return _attacked(wanted, trained, folder)
-    if metric == "clean":  # on the whole split, not only on the attacked examples
-        evaluated = [o for o in trained if wanted.split in (None, o.clean.get("split"))]
-        split = str(evaluated[0].clean.get("split", "")) if evaluated else ""
-        why = f"trained, not evaluated on {wanted.split or 'a split'}"
-        return _reading(wanted, [(o, o.clean.get("accuracy")) for o in evaluated], why, split=split)
     if metric in BASES:
         return _speedup(wanted, trained, there)
+    if metric == "clean":  # on the whole split, not only on the attacked examples
+        trained = [one for one in trained if wanted.split in (None, one.clean.get("split"))]
     if metric == "seconds":
-        found = [(o, seconds(o)) for o in _alone(trained, _device(there))]
-        return _reading(wanted, found, NOT_ALONE, timed=True)
-    take, why = _COSTS[metric]
-    return _reading(wanted, [(o, take(o)) for o in trained], why)
+        trained = _alone(trained, _device(there))
+    take, why = VALUES[metric]
+    split = str(trained[0].clean.get("split", "")) if metric == "clean" and trained else ""
+    return _reading(wanted, [(one, take(one)) for one in trained], why, timed=metric == "seconds", split=split)
+
+
+def seconds(outcome: Outcome, search: bool = True) -> float | None:
+    """Seconds of training, and of the search before it."""
+    trained, searched = (number(outcome, outcome.cost.get(f"{name}_seconds")) for name in ("train", "search"))
+    return None if trained is None else trained + ((searched or 0.0) if search else 0.0)
 
 
 def _work(outcome: Outcome) -> float | None:
@@ -141,21 +132,19 @@ def _work(outcome: Outcome) -> float | None:
     return work(outcome)
 
 
-def _millions(name: str) -> Callable[[Outcome], float | None]:
+def _millions(outcome: Outcome, name: str) -> float | None:
     """The papers count the parameters that a mask keeps."""
-
-    def take(outcome: Outcome) -> float | None:
-        size = number(outcome, outcome.cost.get(f"nonzero_{name}", outcome.cost.get(name)))
-        return None if size is None else size / 1e6
-
-    return take
+    size = number(outcome, outcome.cost.get(f"nonzero_{name}", outcome.cost.get(name)))
+    return None if size is None else size / 1e6
 
 
-_COSTS: Mapping[str, tuple[Callable[[Outcome], float | None], str]] = {  # how each is taken, and why there is none
+VALUES: Mapping[str, tuple[Callable[[Outcome], float | None], str]] = {  # how each is taken, and why there is none
+    "clean": (lambda one: number(one, one.clean.get("accuracy")), "trained, not evaluated on the split"),
+    "seconds": (seconds, NOT_ALONE),
     "work": (_work, "its passes are not known"),
-    "encoder_millions": (_millions("encoder_parameters"), "its size was not kept"),
-    "total_millions": (_millions("parameters"), "its size was not kept"),
-    "flops": (lambda outcome: number(outcome, outcome.cost.get("flops_per_example")), "its FLOPs were not kept"),
+    "encoder_millions": (lambda one: _millions(one, "encoder_parameters"), "its size was not kept"),
+    "total_millions": (lambda one: _millions(one, "parameters"), "its size was not kept"),
+    "flops": (lambda one: number(one, one.cost.get("flops_per_example")), "its FLOPs were not kept"),
 }
 
 
@@ -172,12 +161,6 @@ def attacks_of(outcomes: Sequence[Outcome], asked: str) -> tuple[str, ...]:
 def timed_alone(outcome: Outcome) -> bool:
     """Whether no other process shared the device, so that its times are the method's."""
     return outcome.cost.get("processes") == 1
-
-
-def seconds(outcome: Outcome, search: bool = True) -> float | None:
-    """Seconds of training, and of the search before it."""
-    trained, searched = (number(outcome, outcome.cost.get(f"{name}_seconds")) for name in ("train", "search"))
-    return None if trained is None else trained + ((searched or 0.0) if search else 0.0)
 
 
 def number(outcome: Outcome, value: Any) -> float | None:
@@ -287,8 +270,8 @@ def _reading(
     if not any(run.repeat == 0 for _, run in there):
         return _none(wanted, "only repeats of a seed were run" if there else why)
     mixed = ["its runs do not all have one config"] if len({_settings(o) for o, _ in there}) > 1 else []
-    runs = RunSet(name=wanted.arm, runs=tuple(run for _, run in there))
-    return Reading(runs=runs, notes=_each([*mixed, *(note for o, _ in there for note in notes_of(o)), *flags]), **about)
+    notes = _each([*mixed, *(note for one, _ in there for note in notes_of(one)), *flags])
+    return Reading(name=wanted.arm, runs=tuple(run for _, run in there), notes=notes, **about)
 
 
 def _run(outcome: Outcome, value: Any) -> TrainedRun:
@@ -297,7 +280,7 @@ def _run(outcome: Outcome, value: Any) -> TrainedRun:
 
 
 def _none(wanted: Wanted, why: str) -> Reading:
-    return Reading(runs=RunSet(name=wanted.arm, runs=()), why=why)
+    return Reading(name=wanted.arm, runs=(), why=why)
 
 
 def _each(words: Iterable[str]) -> tuple[str, ...]:
@@ -424,6 +407,6 @@ def attacks_on(found: Sequence[Standing]) -> tuple[Against, ...]:
     return tuple(sorted({attack for one in found for attack in one.attacks}, key=rank))
 
 
-def where(key: Key) -> str:
-    """A task and a backbone in words."""
-    return f"{task_title(key[0])}, {backbone_title(key[1])}"
+def place(task: str, backbone: str) -> str:
+    """A task in words, with the backbone where that is not BERT-base."""
+    return task_title(task) if backbone == BERT else f"{task_title(task)}, {backbone_title(backbone)}"

@@ -158,19 +158,19 @@ def judge(
 def _alone(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Judged:
     """A claim by itself."""
     first, second = sides = claim.sides(outcomes, folder, flavour)
-    missing = [f"{arm_title(one.runs.name)}: {_lacking(one, claim, outcomes)}" for one in sides if not one.units]
+    missing = [f"{arm_title(one.name)}: {_lacking(one, claim, outcomes)}" for one in sides if not one.units]
     if not missing and first.examples != second.examples:
         missing = ["the two were attacked on different examples"]
     if not missing and first.way != second.way:
         missing = ["the two were attacked by different rules, or with different words"]
     notes = []
     for one in sides:
-        first_of = first_seed(one.runs.name)
+        first_of = first_seed(one.name)
         chosen = [f"here without the runs that took part in choosing it: seeds from {first_of} on"] if first_of else []
-        notes += [f"{one.runs.name}: {note}" for note in (*one.notes, *chosen)]
+        notes += [f"{one.name}: {note}" for note in (*one.notes, *chosen)]
     return Judged(
         claim=claim,
-        comparison=None if missing else compare_runs(first.runs, second.runs, margin=margin, resamples=RESAMPLES),
+        comparison=None if missing else compare_runs(first, second, margin=margin, resamples=RESAMPLES),
         substituted=tuple(dict.fromkeys((*first.substituted, *second.substituted))),
         notes=tuple(dict.fromkeys(notes)),
         why="; ".join(missing),
@@ -190,7 +190,7 @@ def after_choice(arm: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _lacking(one: Reading, claim: Claim, outcomes: Sequence[Outcome]) -> str:
     """Why there is no run of an arm, which may have some that chose it."""
-    arm = one.runs.name
+    arm = one.name
     known = [o for o in outcomes if (o.unit.arm, o.unit.task, o.unit.backbone) == (arm, claim.task, claim.backbone)]
     return "only runs that took part in choosing it" if known and not after_choice(arm, known) else one.why
 
@@ -201,7 +201,7 @@ def spreads(
     """For every arm of which a seed was run again: the spread of its repeats, beside that of its seeds."""
     arms = [o.unit.arm for o in outcomes if (o.unit.task, o.unit.backbone) == (task, backbone) and o.unit.repeat]
     about = Wanted(arm="", task=task, metric="aua", attack=attack, split=split, backbone=backbone)
-    found = [read_runs(replace(about, arm=arm), outcomes).runs for arm in dict.fromkeys(arms)]
+    found = [read_runs(replace(about, arm=arm), outcomes) for arm in dict.fromkeys(arms)]
     return tuple(seed_spread(runs) for runs in found if runs.units and any(run.repeat for run in runs.runs))
 
 
@@ -293,19 +293,19 @@ def _measured(given: Mapping[str, Any], name: str, outcomes: Sequence[Outcome]) 
     about = {"attack": given["seen"], "split": claim.split} if name == "clean" else {"attack": "", "split": None}
     other = given["cost_against"] if name == "cost" else given["against"]
     sides = first, second = replace(claim, arm=given["arm"], other=other, metric=metric, **about).sides(outcomes)
-    missing = [f"{arm_title(one.runs.name)}: {one.why}" for one in sides if not one.units]
+    missing = [f"{arm_title(one.name)}: {one.why}" for one in sides if not one.units]
     if missing:
         return Goal(name=name, asked=asked, reached=None, words="; ".join(missing))
-    a, b, n = first.runs.mean, second.runs.mean, (first.n, second.n)
+    a, b, n = first.mean, second.mean, (len(first.units), len(second.units))
     if name == "clean":
-        shown = compare_runs(first.runs, second.runs, resamples=0).shown
+        shown = compare_runs(first, second, resamples=0).shown
         reached = a - b >= -given["clean_below"] if min(n) >= FEWEST_RUNS else None
         return Goal(name=name, asked=asked, reached=reached, words=difference(a - b, n, shown))
     unit = "s" if name == "cost" else "M"
     words = f"{a / b:.2f} times: {a:.1f} {unit} against {b:.1f} {unit}, means of {n[0]} and {n[1]} runs"
     if name == "size":
         return Goal(name=name, asked=asked, reached=a / b < given["size"], words=words)
-    codes = {one.inputs.get("code") for one in outcomes if one.unit.id in (*first.units, *second.units)}
+    codes = {one.inputs.get("code") for one in outcomes if one.unit.id in (*first.sources, *second.sources)}
     words += ", each alone on the device" + (f", by {len(codes)} versions of the code" if len(codes) > 1 else "")
     return Goal(name=name, asked=asked, reached=a / b <= given["cost"], words=words, few=min(n) < FEWEST_RUNS)
 

@@ -6,7 +6,6 @@ files are relative to the folder of results, where the page is kept beside ``uni
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -35,10 +34,10 @@ from robust_tickets.reproduce.aggregate import (
     by_task,
     notes_of,
     number,
+    place,
     seconds,
     standings,
     trained,
-    where,
 )
 from robust_tickets.reproduce.arms import arm_title, attack_title, metric_title, printed_as, task_title, variant
 from robust_tickets.reproduce.attacked_texts import texts
@@ -55,7 +54,7 @@ from robust_tickets.reproduce.claims import (
     word,
 )
 from robust_tickets.reproduce.cost import cost, device
-from robust_tickets.reproduce.figures import Drawn, figure, lengths, pareto, place
+from robust_tickets.reproduce.figures import Drawn, figure, lengths, pareto
 from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.paths import Paths
@@ -124,7 +123,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
             if id in ran
         ],
         tiles=_tiles(found, outcomes, list(filled.values())),
-        first=first and {"where": where(first[0]), "strips": strips(first[1]), "chosen": chosen(first[1])},
+        first=first and {"where": place(*first[0]), "strips": strips(first[1]), "chosen": chosen(first[1])},
         sections=[section for section in sections if section[3]],
         count=len(outcomes),
     )
@@ -214,20 +213,16 @@ def _claim(one: Judged, c: RunComparison, reach: float, outcomes: Sequence[Outco
     }  # fmt: skip
 
 
-SPREAD = (
-    "Accuracy under attack, points: range, best minus worst, and standard deviation, over seeds and over runs of one seed. Ranges grow with "
-    "the number of runs; deviations can be compared, but from so few runs they are known within wide intervals."
-)
 SPREADS = (
     "method, attack", "seeds", "range over seeds", "deviation over seeds", "runs of a seed", "range over them", "deviation over them",
     "its 95 % interval",
 )  # fmt: skip
-MODELS = "By the hashes of their weights: how many models runs of one seed gave. Runs of one model differ by their attack alone."
+MODELS = ("method", "seed", "runs", "models", "tickets", "versions of the code")
 
 
 def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> dict[str, Any] | None:
     """Whether a seed fixes a result: of every arm with a repeated seed, runs of one seed beside runs of other seeds."""
-    rows, models, widest = ([], []), list[tuple[str, ...]](), 0.0  # type: tuple[list[Row], list[Row]], Any, float
+    first, rest, models = list[Row](), list[Row](), list[tuple[str, ...]]()
     for k, (key, members) in enumerate(by_task(found).items()):
         own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (*key, "corrected")]
         again: dict[tuple[str, int], list[Outcome]] = {}
@@ -235,32 +230,26 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> dict[str, A
             if "trained" in outcome.inputs:  # else only its search was run
                 again.setdefault((outcome.unit.arm, outcome.unit.seed), []).append(outcome)
         for (arm, seed), some in sorted(again.items()):
-            if len(some) > 1:
-                kinds = [{one.inputs["trained"] for one in some}, {one.ticket["digest"] for one in some if one.ticket},
-                         {one.inputs.get("code") for one in some}]  # fmt: skip
-                counts = (str(len(kind)) if kind else NONE for kind in kinds)
-                models.append((f"{arm_title(arm)}, {where(key)}", str(seed), str(len(some)), *counts))
+            kinds = [{one.inputs["trained"] for one in some}, {one.ticket["digest"] for one in some if one.ticket}]
+            counts = (str(len(kind)) if kind else NONE for kind in (*kinds, {one.inputs.get("code") for one in some}))
+            models += (
+                [(f"{arm_title(arm)}, {place(*key)}", str(seed), str(len(some)), *counts)] if len(some) > 1 else []
+            )
         for i, attack in enumerate(attacks_on(members)):
             for one in spreads(own, task=key[0], attack=attack.name, split=attack.split or None, backbone=key[1]):
-                if one.within_range is None or one.between_range is None:
-                    continue
-                widest = max(widest, one.within_range)
-                values = (one.seeds, one.between_range, one.between, one.repeated, one.within_range, one.within)
-                cells = [
-                    Cell(text=NONE) if v is None else Cell(text=f"{v:.{isinstance(v, float):d}f}", value=exact(v))
-                    for v in values
-                ]
-                cells.append(Cell(text=numbers.span(one.within_interval)))
-                row = Row(name=arm_title(one.name), small=f"{where(key)}, {attack.title}", cells=tuple(cells))
-                rows[k > 0 or i >= SHOWN].append(row)
-    if not any(rows):
-        return None
-    heads = ("method", "seed", "runs", "models", "tickets", "versions of the code")
-    first, rest = (replace(plain_table(SPREAD, SPREADS, ()), rows=tuple(some)) if some else None for some in rows)
-    return {
-        "again": len(models), "apart": sum(int(row[3]) > 1 for row in models), "widest": f"{widest:.1f}",
-        "models": plain_table(MODELS, heads, models) if models else None, "first": first, "rest": rest,
-    }  # fmt: skip
+                if one.within_range is not None and one.between_range is not None:
+                    counts = [Cell(text=str(value), value=value) for value in (one.seeds, one.repeated)]
+                    sizes = (one.between_range, one.between, one.within_range, one.within)
+                    shown = [Cell(text=NONE) if v is None else Cell(text=f"{v:.1f}", value=exact(v)) for v in sizes]
+                    cells = (counts[0], *shown[:2], counts[1], *shown[2:], Cell(text=numbers.span(one.within_interval)))
+                    row = Row(name=arm_title(one.name), small=f"{place(*key)}, {attack.title}", cells=cells)
+                    (first if k == 0 and i < SHOWN else rest).append(row)
+    widest = max((row.cells[4].value or 0.0 for row in (*first, *rest)), default=0.0)
+    spread = [replace(plain_table("Runs of one seed beside runs of other seeds", SPREADS, ()), rows=tuple(some)) if some else None for some in (first, rest)]
+    apart = sum(int(row[3]) > 1 for row in models)
+    of_models = plain_table("How many models runs of one seed gave", MODELS, models) if models else None
+    made = {"again": len(models), "apart": apart, "widest": f"{widest:.1f}", "models": of_models, "spread": spread}
+    return made if first or rest else None
 
 
 # --- the first figures: every run a dot, since a mean hides how much the runs of one method differ
@@ -282,7 +271,7 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
     rows = [(one, reading) for one in found if (reading := one.read("aua", attack)).units]
     if not rows:
         return None
-    most = sorted(rows, key=lambda row: (-row[1].n, -row[1].mean, row[0].place))[:ROWS]
+    most = sorted(rows, key=lambda row: (-len(row[1].units), -row[1].mean, row[0].place))[:ROWS]
     shown = sorted(most, key=lambda row: -row[1].mean)
     caption = f"Accuracy under {attack.title}, %."
     if first:
@@ -292,18 +281,19 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
         )
     if len(shown) < len(rows):
         caption += f" {len(shown)} of {len(rows)} arms, those with most runs and of as many runs the more robust; the table has all."
-    dots = []
+    dots, values = [], list[float]()
     for one, m in shown:
+        again = [run.value for run in m.runs if run.repeat]
+        values += (*m.values, *again, *(m.reach or ()))
         words = ", ".join(
-            filter(None, [numbers.percent(m.mean), m.reach and numbers.span(m.reach), plural(m.n, "run")])
+            filter(None, [numbers.percent(m.mean), m.reach and numbers.span(m.reach), plural(len(m.units), "run")])
         )
         dots.append(
             charts.Dot(
                 index=one.place, title=one.title, end=m.mean, summary=f"{one.title}: {words}", interval=m.reach, under=words,
-                runs=m.values, again=m.again,
+                runs=m.values, again=again,
             )
         )  # fmt: skip
-    values = [v for _, m in shown for v in (*m.values, *m.again, *(m.reach or ()))]
     low, high = around(values, max(1.0, 0.06 * (max(values) - min(values))))
     alt = f"Accuracy under {attack.title}. " + "; ".join(dot.summary for dot in dots)
     return charts.figure([charts.dots(dots, numbers.percent, alt=alt, low=low, high=high)], caption, "strip")
@@ -341,7 +331,7 @@ def boards(found: Sequence[Standing]) -> dict[str, Any] | None:
     """Leaderboards of all tasks; the first task's figures are at the top of the page."""
     groups = by_task(one for one in found if one.units)
     tasks = [
-        {"where": where(key), "strips": strips(members) if i else [], "board": board(key, members)}
+        {"where": place(*key), "strips": strips(members) if i else [], "board": board(key, members)}
         for i, (key, members) in enumerate(groups.items())
     ]
     return {"tasks": tasks, "legend": OWN} if tasks else None
@@ -377,23 +367,19 @@ def board(key: Key, found: Sequence[Standing]) -> dict[str, Any]:
         }
         for one, cells in sorted(zip(found, rows, strict=True), key=lambda pair: -first[pair[0].anchor])
     ]  # fmt: skip
-    return {"where": where(key), "columns": columns, "rows": shown, "chosen": chosen(found)}
+    return {"where": place(*key), "columns": columns, "rows": shown, "chosen": chosen(found)}
 
 
 def _cell(one: Standing, column: Measure, reading: Reading, ends: tuple[float, float] | None) -> dict[str, Any]:
     if not reading.units:
-        return {
-            "key": column.key,
-            "few": False,
-            "value": None,
-            "text": reading.why if column.metric == "seconds" else NONE,
-        }
-    below = [(numbers.brief(reading.reach) or ("all runs equal" if reading.equal else "")) if ends else ""]
-    below += [plural(reading.n, "run")] if reading.n != one.units else []
-    drawing = charts.spark(reading.values, *ends, index=one.place, interval=reading.reach) if ends else ""
+        return {"key": column.key, "value": None, "text": reading.why if column.metric == "seconds" else NONE}
+    n, summary = len(reading.units), reading.summary
+    equal = n >= FEWEST_SHOWN and summary.interval is None
+    below = [numbers.brief(reading.reach) or ("all runs equal" if equal else "")] if ends else []
     return {
-        "key": column.key, "few": bool(ends) and not reading.summary.enough, "value": exact(reading.mean), "text": column.write(reading.mean),
-        "below": ", ".join(filter(None, below)), "drawing": drawing,
+        "key": column.key, "few": bool(ends) and not summary.enough, "value": exact(summary.mean), "text": column.write(summary.mean),
+        "below": ", ".join(filter(None, [*below, plural(n, "run") if n != one.units else ""])),
+        "drawing": charts.spark(reading.values, *ends, index=one.place, interval=reading.reach) if ends else "",
     }  # fmt: skip
 
 
@@ -415,7 +401,7 @@ def _shown(drawn: Drawn) -> dict[str, Any] | None:
 def sources(found: Drawn) -> dict[str, Any]:
     """Links to the lists of runs, an arm a link."""
     units = {anchor_of(unit): unit for unit in map(Job.of_id, found.sources)}
-    links = [(anchor, f"{arm_title(unit.arm)}, {place(unit.backbone, unit.task)}") for anchor, unit in units.items()]
+    links = [(anchor, f"{arm_title(unit.arm)}, {place(unit.task, unit.backbone)}") for anchor, unit in units.items()]
     return {"runs": len(found.sources), "links": links}
 
 
@@ -505,7 +491,7 @@ def _ours(cell: FilledCell, low: float, high: float, there: Mapping[str, str]) -
     below = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
     interval = ours.prediction if ours.n >= FEWEST_SHOWN else None
     return {
-        "anchor": there.get(reading.units[0]), "text": f"{ours.mean:.1f}", "value": exact(ours.mean), "further": ours.further,
+        "anchor": there.get(reading.sources[0]), "text": f"{ours.mean:.1f}", "value": exact(ours.mean), "further": ours.further,
         "verdict": {True: "in", False: "out", None: "plain" if ours.enough else "few"}[cell.inside],
         "gap": "" if cell.difference is None else numbers.points(cell.difference),
         "drawing": charts.spark(reading.values, low - pad, high + pad, interval=interval, mark=cell.published),
@@ -525,27 +511,26 @@ def missing(tables: Sequence[Filled], drawn: Mapping[str, Drawn], outcomes: Sequ
     for cell in (cell for filled in tables for cell in filled.cells if cell.ours is None):
         lacking = needs(cell.backbone, cell.task, outcomes) if cell.why in ("", NOT_RUN) else ""
         why = (cell.why or NOT_RUN) + (f"; needs {lacking}" if lacking else "")
-        groups.setdefault((why, cell.task), {})[cell.number] = cell
+        groups.setdefault((why, cell.task), {})[cell.key] = cell
     rows = []
     for (why, task), cells in sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0])):
         arms = list(dict.fromkeys(arm_title(cell.arm) if cell.arm else cell.row for cell in cells.values()))
         methods = ", ".join(arms[:NAMED]) + (f" and {len(arms) - NAMED} more" if len(arms) > NAMED else "")
         ids = list(dict.fromkeys(cell.table for cell in cells.values()))
         rows.append({"why": why, "task": task_title(task), "count": len(cells), "tables": ids, "methods": methods})
-    times = {one.id: math.fsum(left_of(one.id, outcomes).values()) for one in published.tables()}
+    times = {one.id: left_of(one.id, outcomes) for one in published.tables()}
     left = [(id, numbers.hours(total), round(total)) for id, total in times.items() if total >= 60]
     undrawn = {id: one.why for id, one in drawn.items() if one.why}
     return {"rows": rows, "left": left, "undrawn": undrawn} if rows or left or undrawn else None
 
 
-def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """Seconds a task; counted for fixed sizes and a fixed device, so that the page does not depend on where it is made.
+def left_of(id: str, outcomes: Sequence[Outcome]) -> float:
+    """Seconds; counted for fixed sizes and a fixed device, so that the page does not depend on where it is made.
 
     Seeds cost alike: one is counted for all of which the same was done.
     """
     asked, on = plan([id], seeds=1, paths=AT_HAND), device("h200")
-    known: dict[frozenset[object], dict[str, float]] = {}
-    total: dict[str, float] = {}
+    known, total = dict[frozenset[object], float](), 0.0
     for seed in range(FEWEST_RUNS):
         here = [one for one in outcomes if (one.unit.seed, one.unit.repeat) == (seed, 0)]
         own = [replace(one, unit=replace(one.unit, seed=0)) for one in here]
@@ -553,11 +538,8 @@ def left_of(id: str, outcomes: Sequence[Outcome]) -> dict[str, float]:
             (one.unit, tuple(attack.name for attack in one.attacks)) for one in own if one.unit in asked.attacks
         )
         if done not in known:
-            known[done] = {}
-            for unit, time in cost(asked, own, on).units.items():
-                known[done][unit.task] = known[done].get(unit.task, 0.0) + time
-        for task, time in known[done].items():
-            total[task] = total.get(task, 0.0) + time
+            known[done] = cost(asked, own, on).total
+        total += known[done]
     return total
 
 
@@ -570,7 +552,7 @@ def origins(found: Sequence[Standing]) -> list[dict[str, Any]]:
         made = [plural(runs, "run")] * bool(runs) + [f"{plural(alone, 'job')} of a search alone"] * bool(alone)
         substituted = [words for o in one.outcomes for attack in o.attacks for words in attack.substitutes]
         arms.append({
-            "anchor": one.anchor, "colour": colour(one.place), "title": one.title, "where": where(one.key), "made": listed(made),
+            "anchor": one.anchor, "colour": colour(one.place), "title": one.title, "where": place(*one.key), "made": listed(made),
             "notes": list(dict.fromkeys(note for outcome in one.outcomes for note in notes_of(outcome))),
             "substituted": list(dict.fromkeys(substituted)),
             "heads": ["clean", *(attack.title for attack in one.attacks), "search and training"],

@@ -10,7 +10,6 @@ import csv
 import io
 import math
 import re
-import textwrap
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -46,17 +45,12 @@ class FilledCell(Cell):
     by: str | None = None
     beside: bool = False  # runs of another arm beside a row, under its own name: nothing is printed of it
 
-    @property
-    def number(self) -> tuple[object, ...]:
-        """The identity of the published number beside it, whichever attack of ours it is from."""
-        return self.key
-
     @cached_property
     def ours(self) -> RunSummary | None:
         """Mean and intervals at 95 %; the prediction is for the mean of as many runs as the printed number's."""
         printed = self.published is not None
         runs = published.averaged(self.table, self.row, self.metric) if printed else 1
-        return summarise_runs(self.reading.runs, resamples=0, further=runs) if self.reading.units else None
+        return summarise_runs(self.reading, resamples=0, further=runs) if self.reading.units else None
 
     @property
     def difference(self) -> float | None:
@@ -90,7 +84,7 @@ class Filled:
         """Each number of the table once, from our attack nearest to the paper's."""
         first: dict[tuple[object, ...], FilledCell] = {}
         for cell in sorted((cell for cell in self.cells if not cell.beside), key=self._far):
-            first.setdefault(cell.number, cell)
+            first.setdefault(cell.key, cell)
         return tuple(first.values())
 
     def _far(self, cell: FilledCell) -> tuple[bool, int]:
@@ -195,7 +189,6 @@ def _filled(asked: Cell, by: str | None, beside: bool, there: Sequence[Outcome])
 INSIDE = {True: "yes", False: "no", None: NONE}
 HEADS = ("published", "ours", "95 %", "runs", "difference", "prediction", "inside")
 OURS = HEADS[1:4]  # where nothing was printed
-NARROW = 80  # columns of a terminal; with fewer the prediction interval is left to the files
 SAME = ("table", "task", "row", "backbone", "arm", "metric", "attack", "by", "x", "published")
 SHOWN = ("mean", "n", "deviation", "interval", "prediction", "further")
 LEGEND = (
@@ -221,7 +214,7 @@ def data(filled: Filled) -> dict[str, Any]:
 
 def _record(cell: FilledCell) -> dict[str, Any]:
     ours, reading = cell.ours, cell.reading
-    runs = {"units": reading.units, "values": reading.values}
+    runs = {"units": reading.sources, "values": reading.values}
     return {
         **{name: getattr(cell, name) for name in (*SAME, "beside")},
         "ours": {name: getattr(ours, name) for name in SHOWN} | runs if ours else None,
@@ -255,7 +248,7 @@ def as_csv(filled: Filled) -> str:
             | {"prediction_of": ours.get("further"), "difference": numbers[5]}
             | {"inside": None if cell.inside is None else INSIDE[cell.inside], "split": cell.reading.split}
             | {name: "; ".join(getattr(cell.reading, name)) for name in ("substituted", "notes")}
-            | {"why": cell.why, "units": " ".join(cell.reading.units)}
+            | {"why": cell.why, "units": " ".join(cell.reading.sources)}
         )
     text = io.StringIO()
     writer = csv.DictWriter(text, lines[0], lineterminator="\n")
@@ -266,68 +259,62 @@ def as_csv(filled: Filled) -> str:
 
 def markdown(filled: Filled) -> str:
     """The table as a page of its own."""
-    parts = [f"# {filled.id}: {filled.title}", _head(filled)]
-    parts += [f"## {table.caption}\n\n{to_markdown(table).rstrip()}" for table in _sections(filled)]
-    parts += [LEGEND] if filled.ran else []
-    parts += [f"## {title}\n\n" + "\n".join(f"- {line}" for line in words) for title, words in _lists(filled)]
-    return "\n\n".join(parts) + "\n"
+    parts = [
+        f"## {title}\n\n{_text(body) if isinstance(body, str | list) else to_markdown(body)}"
+        for title, body in _blocks(filled)
+    ]
+    return "\n\n".join(part.rstrip() for part in parts).removeprefix("#") + "\n"
 
 
 def show(filled: Filled, console: Console) -> None:
     """The same in the terminal."""
     from rich.text import Text
 
-    def line(words: str, first: str = "", style: str = "") -> None:
-        text = textwrap.fill(
-            clean(words),
-            console.width,
-            initial_indent=first,
-            subsequent_indent=" " * len(first),
-            break_on_hyphens=False,
+    for title, body in _blocks(filled):
+        console.print(Text(clean(title), style="bold"))
+        console.print(
+            Text(clean(_text(body))) if isinstance(body, str | list) else to_terminal(body, console, console.options)
         )
-        console.print(Text(text, style=style))
-
-    line(f"{filled.id}  {filled.title}", style="bold")
-    line(_head(filled))
-    for table in _sections(filled, () if console.width >= NARROW else ("prediction",)):
         console.print()
-        line(table.caption)
-        console.print(to_terminal(table, console, console.options))
-    for title, words in [*([("", [LEGEND])] if filled.ran else []), *_lists(filled)]:
-        console.print()
-        if title:
-            line(title, style="bold")
-        for one in words:
-            line(one, "- " if title else "")
-    console.print()
 
 
-def _head(filled: Filled) -> str:
-    """Where it was printed, and how much of it was run; a published number counts once."""
+def _text(body: str | list[str]) -> str:
+    return body if isinstance(body, str) else "\n".join(f"- {line}" for line in body)
+
+
+def _blocks(filled: Filled) -> list[tuple[str, str | list[str] | Table]]:
+    """What a reader sees, each with its title: where it was printed and how much was run, the numbers, the notes below."""
     counts = filled.counts()
-    text = f"{counts['filled']} of {plural(counts['numbers'], 'number')} with runs of ours"
+    text = f"{filled.source or 'Not in the papers'}. {counts['filled']} of {plural(counts['numbers'], 'number')} with runs of ours"
     if judged := counts["inside"] + counts["outside"]:
         text += f"; of {judged} with five runs or more {counts['inside']} inside, by our attack nearest to the paper's"
-    return f"{filled.source}. {text}" if filled.source else text
+    return [
+        (f"{filled.id}: {filled.title}", text),
+        *((table.caption, table) for table in _sections(filled)),
+        *([("How to read it", LEGEND)] if filled.ran else []),
+        *_lists(filled),
+    ]
 
 
-def _sections(filled: Filled, without: Sequence[str] = ()) -> list[Table]:
+def _sections(filled: Filled) -> list[Table]:
     """A table for each task and measure of which at least one row has a number of ours."""
-    printed = any(cell.published is not None for cell in filled.cells)
-    heads = [head for head in (HEADS if printed else OURS) if head not in without]
+    heads = HEADS if any(cell.published is not None for cell in filled.cells) else OURS
     several = len({cell.backbone for cell in filled.cells}) > 1
-    groups: dict[tuple[str, str, str | None], list[FilledCell]] = {}
-    for task in dict.fromkeys(cell.task for cell in filled.cells):
-        for cell in (cell for cell in filled.cells if cell.task == task):
-            groups.setdefault((task, cell.metric, cell.by), []).append(cell)
+    tasks, groups = (
+        list(dict.fromkeys(cell.task for cell in filled.cells)),
+        dict[tuple[str, str, str | None], list[FilledCell]](),
+    )
+    for cell in sorted(filled.cells, key=lambda cell: tasks.index(cell.task)):
+        groups.setdefault((cell.task, cell.metric, cell.by), []).append(cell)
     found = []
     for (task, metric, by), own in groups.items():
         if any(cell.ours for cell in own):
-            lines = []
-            for cell in own:
-                x = "" if cell.x is None else _fraction(cell.x)
-                name = ", ".join(filter(None, [cell.row, x, cell.backbone if several else ""]))
-                lines.append((name, *(_texts(cell)[head] for head in heads)))
+            xs = ["" if cell.x is None else _fraction(cell.x) for cell in own]
+            names = [
+                ", ".join(filter(None, [cell.row, x, several and cell.backbone]))
+                for cell, x in zip(own, xs, strict=True)
+            ]
+            lines = [(name, *(_texts(cell)[head] for head in heads)) for name, cell in zip(names, own, strict=True)]
             what = metric_title(metric, None) + (f", {attack_title(by)}" if by else "")
             found.append(plain_table(f"{task_title(task)}: {what}", ("row", *heads), lines))
     return found
@@ -368,7 +355,7 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
             f"{plural(filled.aside, 'further claim')} about what --only leaves out; Holm counts all, run or not, shown or not"
         )
     # a number of the table counts once, however many attacks of ours it lacks
-    lacks = dict.fromkeys((cell.why, cell.number) for cell in filled.cells if cell.ours is None)
+    lacks = dict.fromkeys((cell.why, cell.key) for cell in filled.cells if cell.ours is None)
     # those of a run once a row, not for each attack
     of_rows = {(cell.row, words): None for cell in filled.ran if not cell.by for words in cell.reading.notes}
     of_attacks = [

@@ -17,8 +17,7 @@ from robust_tickets.report import charts
 from robust_tickets.report.figures import PARTS, maps
 from robust_tickets.report.run_data import Distances, by_layer, distances_of, finite
 from robust_tickets.report.tables import Table, plain_table
-from robust_tickets.reproduce.aggregate import HINT
-from robust_tickets.reproduce.arms import task_title
+from robust_tickets.reproduce.aggregate import HINT, place
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.search.stopping import paper
 
@@ -176,13 +175,25 @@ def agreement(shapes: Sequence[Survivors]) -> str:
     )
 
 
-def distance_maps(outcomes: Sequence[Outcome], task: str) -> list[Panel]:
+def layers_caption(own: Sequence[Outcome], words: Mapping[str, str]) -> str:
+    """How to read a figure of survivors, and how far searches of one task agree on heads."""
+    if not any("heads" in (one.ticket or {}) for one in own):
+        return f"{words['layers']} {words['weights']}" if own and by_head(own) else words["layers"]
+    sentences = [words["layers"], words["heads"]]
+    for pair in dict.fromkeys((one.unit.task, one.unit.backbone) for one in own):
+        here = [one for one in own if (one.unit.task, one.unit.backbone) == pair and not one.unit.repeat]
+        found = agreement([kept for one in here if (kept := survivors(one)) is not None])
+        sentences += [f"{place(*pair)}: {found}"] if found else []
+    return " ".join(sentences)
+
+
+def distance_maps(outcomes: Sequence[Outcome], where: str) -> list[Panel]:
     """A map for heads and one for neurons, of the first seed's search; the table has every seed's."""
     found = [(one, trace) for one in outcomes if one.unit.repeat == 0 and (trace := distances(one)) is not None]
     if not found:
-        return [Panel(title=task_title(task), why=f"{task_title(task)}: the runs there are kept no mask distances.")]
+        return [Panel(title=where, why=f"{where}: the runs there are kept no mask distances.")]
     first, trace = found[0]
-    title, panels = f"{task_title(task)}, seed {first.unit.seed}", []
+    title, panels = f"{where}, seed {first.unit.seed}", []
     for group, drawing in maps(trace, title).items():
         own = [(one, other) for one, other in found if group in other.groups]
         table = _neighbours(f"{title}: {group}", own, group)
