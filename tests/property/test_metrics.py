@@ -36,11 +36,6 @@ def test_wilson_by_hand():
     assert wilson(0, 10)[0] == 0.0
     assert wilson(10, 10)[1] == 1.0
     assert wilson(50, 100) == pytest.approx((0.40383, 0.59617), abs=1e-5)
-    for wrong in ((3, 2), (-1, 2)):
-        with refused("stats.proportion"):
-            wilson(*wrong)
-    with refused("stats.level"):
-        wilson(1, 2, 1.0)
 
 
 @given(pairs)
@@ -76,8 +71,6 @@ def test_bootstrap_is_paired_and_about_normal():
     half = 1.96 * np.std(a.astype(float) - b) / np.sqrt(500)
     assert (low, high) == pytest.approx((diff - half, diff + half), abs=0.01)
     assert bootstrap_difference(a, b, seed=1) != bootstrap_difference(a, b, seed=2)
-    with refused("stats.empty"):
-        bootstrap_difference([], [])
     diff, low, high = bootstrap_difference(np.arange(50_000) % 2, np.zeros(50_000), resamples=100)  # in slices
     assert (diff, low < 0.5 < high) == (0.5, True)
 

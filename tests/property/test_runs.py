@@ -239,12 +239,10 @@ def test_only_the_first_run_of_a_seed_is_a_unit():
     assert compare_runs(arm, [40, 44, 48]).p == pytest.approx(1)
     spread = seed_spread(arm)
     assert (spread.seeds, spread.between, spread.between_range) == (3, pytest.approx(4), 8)
-    assert (spread.repeated, spread.degrees, spread.within, spread.within_range) == (3, 2, pytest.approx(3), 6)
-    assert spread.share == pytest.approx(9 / 16)
+    assert (spread.repeated, spread.within, spread.within_range) == (3, pytest.approx(3), 6)
     assert spread.within_interval == pytest.approx(
         (3 * math.sqrt(2 / stats.chi2.ppf(0.975, 2)), 3 * math.sqrt(2 / stats.chi2.ppf(0.025, 2)))
     )
-    assert spread.between_interval[0] < 4 < spread.between_interval[1]
     same = RunSet(
         name="a", runs=(*runs[:1], replace(runs[1], value=40))
     )  # how far further repeats would lie is not known
@@ -261,9 +259,8 @@ def test_spread_pools_the_repeats_of_every_seed(seeds):
         variance = sum(np.var(v, ddof=1) * (len(v) - 1) for v in repeated) / sum(len(v) - 1 for v in repeated)
         assert spread.within == pytest.approx(math.sqrt(variance))
         assert spread.within_range == pytest.approx(max(max(v) - min(v) for v in repeated))
-        assert spread.share is None or 0 <= spread.share <= 1
     else:
-        assert (spread.within, spread.within_interval, spread.within_range, spread.share) == (None, None, None, None)
+        assert (spread.within, spread.within_interval, spread.within_range) == (None, None, None)
 
 
 def test_a_run_is_counted_as_its_attack_counts():
@@ -307,15 +304,12 @@ RUN = TrainedRun(value=1.0, seed=0)
 WRONG = [
     (lambda: RunSet(name="a", runs=(RUN, RUN)), "stats.repeated_run"),
     (lambda: TrainedRun(value=math.nan, seed=0), "stats.value"),
-    (lambda: TrainedRun(value=1.0, seed=0, repeat=-1), "settings.limit"),
     (lambda: TrainedRun(value=50.0, seed=0, outcomes={"a": True}), "stats.outcomes"),
     (lambda: TrainedRun.of_outcomes({}, seed=0), "stats.empty"),
     (lambda: TrainedRun.of_statuses({"a": "lost"}, seed=0), "settings.choice"),
     (lambda: summarise_runs(RunSet(name="a", runs=())), "stats.empty"),
     (lambda: summarise_runs(RunSet.of_values("a", [1, 2]), level=1), "stats.level"),
     (lambda: mean_interval([1.0, math.nan]), "stats.value"),
-    (lambda: prediction_interval([1.0, 2.0], further=0), "stats.further"),
-    (lambda: predicted_difference([1.0], [2.0], further=(1, 0)), "stats.further"),
     (lambda: compare_runs([], [1.0]), "stats.empty"),
     (lambda: compare_runs([1.0], [2.0], margin=0), "stats.margin"),
     (lambda: compare_runs([1.0], [2.0], level=0), "stats.level"),

@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from robust_tickets.config import Settings, one_of, setting
+from robust_tickets.config import one_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.stats.classification import ERROR, FAILED, SKIPPED, STATUSES, SUCCESS, UNKNOWN
 from robust_tickets.stats.intervals import (
@@ -44,7 +44,7 @@ COUNTED: dict[Measure, tuple[tuple[str, ...], tuple[str, ...]]] = {  # statuses 
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainedRun(Settings):
+class TrainedRun:
     """One training run: its value, and by example id whether the example came out right, where that is known.
 
     ``repeat`` numbers runs of one seed and one config, from 0. ``source`` says where the value can be looked up.
@@ -52,15 +52,12 @@ class TrainedRun(Settings):
 
     value: float
     seed: int
-    repeat: int = setting(0, at_least=0)
+    repeat: int = 0
     outcomes: Mapping[str, bool] | None = field(default=None, repr=False, hash=False)
     source: str = ""
 
     def __post_init__(self) -> None:
-        super().__post_init__()
-        if not math.isfinite(self.value):
-            message = f"a run's value is a finite number, got {self.value}"
-            raise TicketsError(message, hint="leave out the run", code="stats.value")
+        as_values([self.value])
         if self.outcomes is None:
             return
         share = percent(self.outcomes)
@@ -68,7 +65,6 @@ class TrainedRun(Settings):
             message = f"the run of seed {self.seed} has the value {self.value}, its outcomes give {share:.3f} %"
             hint = "give the outcomes of the same measure, or the value alone"
             raise TicketsError(message, hint=hint, code="stats.outcomes")
-        object.__setattr__(self, "outcomes", {str(name): bool(x) for name, x in self.outcomes.items()})
 
     @classmethod
     def of_outcomes(cls, outcomes: Mapping[str, bool], *, seed: int, repeat: int = 0, source: str = "") -> TrainedRun:
@@ -141,8 +137,7 @@ class RunSummary:
     interval: Interval | None  # of the mean, on these examples
     prediction: Interval | None  # of the mean of ``further`` more runs, on these examples
     over_examples: Interval | None  # of the mean, on further examples too
-    level: float
-    further: int = 1
+    further: int
 
     @property
     def enough(self) -> bool:
@@ -156,10 +151,8 @@ class RunSummary:
 
     def published_inside(self, value: float) -> bool | None:
         """Whether a published mean of ``further`` runs lies where ours would; ``None``: too few runs."""
-        if self.prediction is None or not self.enough:
-            return None
-        low, high = self.prediction
-        return low <= value <= high
+        inside = self.prediction is not None and self.prediction[0] <= value <= self.prediction[1]
+        return inside if self.prediction is not None and self.enough else None
 
 
 def summarise_runs(
@@ -170,28 +163,24 @@ def summarise_runs(
     ``resamples=0`` leaves out the bootstrap over examples. ``further``: of how many runs the number to compare with is
     the mean.
     """
-    values, bootstrap = unit_values(arm), None
+    check_level(level)
+    values, bootstrap = as_values(arm.values), None
     if resamples and arm.outcomes:
         bootstrap = two_level_interval(arm.outcomes, level=level, resamples=resamples, seed=seed)
     return RunSummary(
         name=arm.name,
         n=values.size,
         mean=float(values.mean()),
-        deviation=float(values.std(ddof=1)) if values.size > 1 else None,
+        deviation=_deviation(values),
         interval=mean_interval(values, level),
         prediction=prediction_interval(values, level, further),
         over_examples=bootstrap,
-        level=level,
         further=further,
     )
 
 
-def unit_values(arm: RunSet) -> np.ndarray:
-    """The values of an arm's units; at least one."""
-    if not arm.units:
-        hint = "give at least one run with repeat=0"
-        raise TicketsError(f"{arm.name} has no run that is a unit", hint=hint, code="stats.empty")
-    return np.array(arm.values)
+def _deviation(values: np.ndarray) -> float | None:
+    return float(values.std(ddof=1)) if values.size > 1 else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,11 +199,11 @@ class RunComparison:
     p: float | None  # that there is no difference
     permutation_p: float
     equivalence_p: float | None  # that the difference is ``margin`` or more
-    adjusted_p: float | None
-    adjusted_equivalence_p: float | None
-    of: int
     margin: float
     level: float
+    adjusted_p: float | None = None
+    adjusted_equivalence_p: float | None = None
+    of: int = 0
 
     @property
     def enough(self) -> bool:
@@ -286,9 +275,6 @@ def compare_runs(
         p=p,
         permutation_p=permuted,
         equivalence_p=same,
-        adjusted_p=None,
-        adjusted_equivalence_p=None,
-        of=0,
         margin=margin,
         level=level,
     )
@@ -312,8 +298,9 @@ def judge_family(comparisons: Sequence[RunComparison], of: int | None = None) ->
         raise TicketsError(message, hint="compare all of them at the same level", code="stats.levels")
     claims = [comparison for comparison in comparisons if comparison.enough]
     count = max(of or 0, len(claims))
-    different = iter(holm([_known_p(claim.p) for claim in claims], count))
-    equivalent = iter(holm([_known_p(claim.equivalence_p) for claim in claims], count))
+    # five runs an arm always have both p values
+    different = iter(holm([claim.p or 0.0 for claim in claims], count))
+    equivalent = iter(holm([claim.equivalence_p or 0.0 for claim in claims], count))
     return tuple(
         replace(
             comparison,
@@ -335,62 +322,44 @@ def holm(values: Sequence[float], of: int | None = None) -> list[float]:
     return adjusted
 
 
-def _known_p(p: float | None) -> float:
-    assert p is not None  # five runs an arm always have one
-    return p
-
-
 @dataclass(frozen=True, kw_only=True)
 class SeedSpread:
-    """Standard deviations between seeds, and between repeats of one seed (pooled), each with its interval.
+    """Standard deviations between seeds, and between repeats of one seed (pooled), that with its interval.
 
-    ``share``: the part of the variance between seeds that repeats alone would explain, at most 1. Ranges are largest
-    minus smallest; that of repeats, the largest among the seeds.
+    Ranges are largest minus smallest; that of repeats, the largest among the seeds.
     """
 
     name: str
     seeds: int
     between: float | None
-    between_interval: Interval | None
     between_range: float | None
     repeated: int  # runs of seeds that were run more than once
-    degrees: int  # of freedom of ``within``: those runs, less one for each such seed
     within: float | None
     within_interval: Interval | None
     within_range: float | None
-    share: float | None
 
 
 def seed_spread(arm: RunSet, *, level: float = LEVEL) -> SeedSpread:
     """The spread between repeats of one seed beside that between seeds.
 
-    Assumes that repeats of every seed spread alike, and normal values for the intervals. ``None`` where nothing was
-    repeated; no interval where runs do not differ.
+    Assumes that repeats of every seed spread alike, and normal values for the interval. ``None`` where nothing was
+    repeated; no interval where repeats agree, for how far others would lie apart is not known.
     """
-    values = unit_values(arm)
+    values = as_values(arm.values)
     by_seed: dict[int, list[float]] = {}
     for run in arm.runs:
         by_seed.setdefault(run.seed, []).append(run.value)
     groups = [np.array(found) for found in by_seed.values() if len(found) > 1]
-    between = float(values.std(ddof=1)) if values.size > 1 else None
     degrees = sum(group.size - 1 for group in groups)
     squares = math.fsum(float(((group - group.mean()) ** 2).sum()) for group in groups)
     within = math.sqrt(squares / degrees) if degrees else None
     return SeedSpread(
         name=arm.name,
         seeds=values.size,
-        between=between,
-        between_interval=_known_deviation(between, values.size - 1, level),
-        between_range=None if between is None else float(np.ptp(values)),
+        between=_deviation(values),
+        between_range=float(np.ptp(values)) if values.size > 1 else None,
         repeated=sum(group.size for group in groups),
-        degrees=degrees,
         within=within,
-        within_interval=_known_deviation(within, degrees, level),
+        within_interval=deviation_interval(within, degrees, level) if within else None,
         within_range=max((float(np.ptp(group)) for group in groups), default=None),
-        share=min(1.0, (within / between) ** 2) if within is not None and between else None,
     )
-
-
-def _known_deviation(deviation: float | None, degrees: int, level: float) -> Interval | None:
-    """Not an interval from 0 to 0 for runs that agree: how far others would lie apart is not known."""
-    return deviation_interval(deviation, degrees, level) if deviation else None
