@@ -43,7 +43,7 @@ def shown(kind: str, folder: Path, *, hostile: bool = False) -> Path:
         return write_page(folder / "index.html", folder)
     if kind == "figure":
         found = read_all(outcomes(folder, **given))
-        return figures.write(figures.figure("ER-F5", found, folder), folder)
+        return figures.write(figures.figure("ER-F5", found), folder)
     if hostile:
         given |= {
             "title": HOSTILE[0],
