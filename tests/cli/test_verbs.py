@@ -140,6 +140,7 @@ def test_runs_are_listed_and_reported(capsys: pytest.CaptureFixture[str], tmp_pa
     with pytest.raises(SystemExit) as end:
         main(["report", *twice, "--out", str(tmp_path / "twice.html")])
     assert end.value.code == 0
+    capsys.readouterr()
     assert (tmp_path / "twice.html").read_text() == Path(told["report"]).read_text()
     tickets(capsys, "report", code=2)
     tickets(capsys, "report", "a", "b", code=2)

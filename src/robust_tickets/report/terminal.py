@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.attack.examples import how, short_of
-from robust_tickets.attack.flags import FIRST
 from robust_tickets.progress import clean
 from robust_tickets.report import format as numbers
 from robust_tickets.report.run_data import Run, attack_of
@@ -101,12 +100,6 @@ def _attack_figures(run: Run, key: str) -> list[dict[str, object] | None]:
             | {"difference_interval": list(pair.interval) if pair else None}
         )
     return rows
-
-
-def first(result: Mapping[str, Any]) -> list[str]:
-    """The flags shown before the numbers of a result, or of a cell of a replay."""
-    pairs = list(zip(result["flags"], result.get("flag_codes", ()), strict=False))
-    return [flag for one in FIRST for flag, code in pairs if code == one]
 
 
 def attack_table(result: Mapping[str, Any]) -> RichTable:
