@@ -1,8 +1,9 @@
 """The one registry: a component's name is its file's name.
 
 Listing names looks at the folder and imports nothing; getting one imports its file and returns what the file calls ``REGISTERED``.
-A component is a file with a line that begins with ``REGISTERED``; other files of the folder are shared parts. Other packages add
-components through the entry-point group ``robust_tickets.<kind>`` (``robust_tickets.backbones``, say).
+A component is a file with a line that begins with ``REGISTERED``; other files of the folder are shared parts. Where the components of a
+kind are small they stand in one module, whose ``REGISTERED`` is a table of them by name. Other packages add components through the
+entry-point group ``robust_tickets.<kind>`` (``robust_tickets.backbones``, say).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -59,7 +61,8 @@ class Registry:
                     hint=f"mend or uninstall the package with this entry point in the group robust_tickets.{self.kind}",
                     code="registry.plug_in",
                 ) from problem
-        return importlib.import_module(f"{self.package}.{name}").REGISTERED
+        own = importlib.import_module(self.package)
+        return own.REGISTERED[name] if _is_module(own) else importlib.import_module(f"{self.package}.{name}").REGISTERED
 
     def is_plug_in(self, name: str) -> bool:
         return name in self._plugged()
@@ -93,12 +96,19 @@ class Registry:
 
 
 def _components(package: str) -> frozenset[str]:
-    """The files of a package folder that have a line beginning with ``REGISTERED``; nothing is imported."""
+    """The files of a package folder that have a line beginning with ``REGISTERED``, none of which is imported; of a module its table."""
+    own = importlib.import_module(package)
+    if _is_module(own):
+        return frozenset(own.REGISTERED)
     return frozenset(
         entry.name[:-3]
         for entry in files(package).iterdir()
         if entry.name.endswith(".py") and re.search(r"^REGISTERED\b", entry.read_text("utf-8"), re.MULTILINE)
     )
+
+
+def _is_module(own: ModuleType) -> bool:
+    return not hasattr(own, "__path__")
 
 
 @cache
@@ -116,7 +126,7 @@ REGISTRIES = {r.kind: r for r in (METHODS, ADVERSARIES, ATTACKS, CONSTRAINTS, TR
 
 
 def name_of(component: object) -> str:
-    """The registered name of a component: its entry point's, else the name of the file its class lives in."""
+    """The registered name of a component: its entry point's, else its name in its file's table, else its file's."""
     owner = component if isinstance(component, type) else type(component)
     if not _ours(owner):  # ours are never plug-ins: nothing is loaded for them
         for registry in REGISTRIES.values():
@@ -127,7 +137,9 @@ def name_of(component: object) -> str:
                     continue
                 if plugged is owner or plugged is component:
                     return name
-    return owner.__module__.rpartition(".")[2]
+    table = getattr(sys.modules.get(owner.__module__), "REGISTERED", None)
+    among = table.items() if isinstance(table, dict) else ()
+    return next((name for name, each in among if each is owner), owner.__module__.rpartition(".")[2])
 
 
 def code_of(component: object) -> dict[str, str]:

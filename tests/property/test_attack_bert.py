@@ -18,8 +18,7 @@ from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.services import MASKED_NOISE, Masked
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.transforms.masked_word import MaskedWord
-from robust_tickets.attack.transforms.unmasked_words import UnmaskedWords, doubtful
+from robust_tickets.attack.transforms import MaskedWord, UnmaskedWords, doubtful
 from robust_tickets.data.task import Split
 from robust_tickets.resources.masked_lm import MaskedModel
 from robust_tickets.resources.words import NLTK, word_list

@@ -12,7 +12,7 @@ import pytest
 
 from attacking import MARK, Literal, draw, literal_replace, literal_window, toy_victim
 from robust_tickets.attack.attack import Attack, Loaded
-from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
+from robust_tickets.attack.constraints import SamePartOfSpeech
 from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler

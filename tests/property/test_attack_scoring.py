@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from attacking import Literal, toy_victim
 from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.components import Transformation
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
+from robust_tickets.attack.constraints import NoRepeat
 from robust_tickets.attack.example import ExampleState, Scored
 from robust_tickets.attack.goals import Row, Untargeted
 from robust_tickets.attack.greedy import DropScore, GreedySearch, WeightedSaliency

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from attacking import levenshtein, literal_replace
 from robust_tickets.attack.components import Candidate
-from robust_tickets.attack.constraints.edit_distance import STRIDE, EditDistance, distance
+from robust_tickets.attack.constraints import STRIDE, EditDistance, distance
 from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.text import Text, marks, words_changed
 from robust_tickets.attack.textattack_compat import OWN, PROFILES, Rules
-from robust_tickets.attack.transforms.unmasked_words import joined
+from robust_tickets.attack.transforms import joined
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.words import word_list
 

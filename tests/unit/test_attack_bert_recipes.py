@@ -12,9 +12,7 @@ import pytest
 from refusing import refused
 from robust_tickets.attack.attack import Attack, Loaded
 from robust_tickets.attack.components import Candidate
-from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
-from robust_tickets.attack.constraints.share_changed import ShareChanged
-from robust_tickets.attack.constraints.share_modified import ShareModified
+from robust_tickets.attack.constraints import SamePartOfSpeech, ShareChanged, ShareModified
 from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.greedy import GreedySearch

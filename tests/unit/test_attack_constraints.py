@@ -14,8 +14,7 @@ import pytest
 from attacking import stable_files, toy_victim
 from robust_tickets.attack.attack import Loaded
 from robust_tickets.attack.components import Candidate, Constraint, WordConstraint
-from robust_tickets.attack.constraints.edit_distance import EditDistance
-from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.constraints import EditDistance, SentenceSimilarity
 from robust_tickets.attack.example import Encode, ExampleState, Scored, Steps
 from robust_tickets.attack.goals import Goal, Row, Untargeted
 from robust_tickets.attack.greedy import DropScore, GreedySearch
@@ -302,5 +301,5 @@ def test_the_constraints_own_metric_chooses_among_successes(likeness: tuple[floa
     answers = [Scored(candidate, row, game.goal) for candidate, row in zip(found, rows, strict=True)]
     search = GreedySearch(title="", ranking=DropScore(), transformations=())
     with pytest.raises(StopIteration) as end:
-        next(search._winner(game, found, answers, answers[0]))
-    assert end.value.value == chosen
+        next(search._winner(game, answers, answers[0]))
+    assert end.value.value is answers[chosen]

@@ -14,8 +14,7 @@ from robust_tickets.attack.example import ExampleState, Fill
 from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.services import MASKED_NOISE, Masked
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.transforms.masked_word import MaskedWord
-from robust_tickets.attack.transforms.unmasked_words import UnmaskedWords
+from robust_tickets.attack.transforms import MaskedWord, UnmaskedWords
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.masked_lm import MaskedModel
 from tiny import save_encoder, tiny_model, tiny_tokenizer

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 
 from refusing import refused
-from robust_tickets.attack.constraints.keep_column import KeepColumn
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
-from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.constraints import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.greedy import GreedySearch, WeightedSaliency
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import PART, AttackResult, ExampleLog
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.transforms.synonyms import Synonyms
+from robust_tickets.attack.transforms import Synonyms
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError

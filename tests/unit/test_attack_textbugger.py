@@ -14,8 +14,7 @@ from refusing import refused
 from robust_tickets import config
 from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.components import Transformation
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
-from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.constraints import NoRepeat, NoStopwords
 from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.greedy import DropScore, GreedySearch, ranked
@@ -23,8 +22,7 @@ from robust_tickets.attack.recipes.deepwordbug import DeepWordBug
 from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.textattack_compat import OWN, PROFILES
-from robust_tickets.attack.transforms.characters import CharacterEdit
-from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
+from robust_tickets.attack.transforms import CharacterEdit, Homoglyphs
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.resources import words

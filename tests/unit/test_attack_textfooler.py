@@ -11,7 +11,7 @@ import pytest
 from refusing import refused
 from robust_tickets.attack.attack import Attack, Loaded
 from robust_tickets.attack.recipes.textfooler import TextFooler
-from robust_tickets.attack.transforms.nearest_words import like
+from robust_tickets.attack.transforms import like
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError

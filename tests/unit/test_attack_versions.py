@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from refusing import refused
 from robust_tickets.attack import textattack_compat
 from robust_tickets.attack.components import WordConstraint
-from robust_tickets.attack.constraints.keep_column import KeepColumn
+from robust_tickets.attack.constraints import KeepColumn
 from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.greedy import DropScore, GreedySearch, ranked
@@ -28,7 +28,7 @@ from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.services import Filled
 from robust_tickets.attack.text import Text, marks
 from robust_tickets.attack.textattack_compat import OWN, PROFILES, Rules
-from robust_tickets.attack.transforms.masked_word import MaskedWord
+from robust_tickets.attack.transforms import MaskedWord
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -239,7 +239,7 @@ def test_old_versions_cut_a_mask_at_the_ends_of_the_text() -> None:
 def test_stop_word_lists() -> None:
     assert (len(STOPWORDS["nltk-179"]), len(STOPWORDS["nltk-198"])) == (179, 198)
     assert STOPWORDS["nltk-179"] < STOPWORDS["nltk-198"]
-    assert {version: rules_of(version).stopwords() for version in VERSIONS} == {
+    assert {version: rules_of(version).stopwords for version in VERSIONS} == {
         "0.3.0": "nltk-179",
         "0.3.4": "nltk-179",
         "0.3.10": "nltk-179",

@@ -86,13 +86,13 @@ class GreedySearch:
 
     def _replacements(self, example: ExampleState, text: Text, index: int) -> Steps:
         """What the transformations offer: of one as it is, of several each in turn and none twice (but for rules that double them)."""
-        if len(self.transformations) == 1:
-            return (yield from steps(self.transformations[0].replacements(example, text, index)))
         found: list[str] = []
         for part in self.transformations:
             offered = yield from steps(part.replacements(example, text, index))
+            if len(self.transformations) == 1:
+                return offered
             found += _once(offered, text, index)  # never twice by the same one
-        return _once(found, text, index) if example.rules.drops_doubles() else found
+        return _once(found, text, index) if example.rules.drops_doubles else found
 
     def attack(self, example: ExampleState) -> Steps:
         """The search on one example; returns (status, final text, first answer, last answer)."""
@@ -116,34 +116,44 @@ class GreedySearch:
                 continue
             if (yield from example.reached(top)):
                 example.fell_at = yield from _fell_at(example, asked, best, answers)
-                chosen = yield from self._winner(example, found, answers, top)
-                answers[chosen].similarity = found[chosen].measured
-                return "success", found[chosen].text, first, answers[chosen]
-            accepted = found[_index(answers, top)]
-            text, best = accepted.text, top
-            best.similarity = accepted.measured
+                best = yield from self._winner(example, answers, top)
+                text, best.similarity = _candidate(best).text, _candidate(best).measured
+                return "success", text, first, best
+            text, best, best.similarity = _candidate(top).text, top, _candidate(top).measured
             example.forget(best)
         return "failed", text, first, best
 
-    def _winner(self, example: ExampleState, found: list[Candidate], answers: list[Scored], top: Scored) -> Steps:
-        """Index of the most similar of the successes that lead the answers; ``top`` where nothing measured similarity."""
-        if found[_index(answers, top)].cosine is None:
-            return _index(answers, top)
-        leading: list[int] = []
-        indices = {id(answer): i for i, answer in enumerate(answers)}
+    def _winner(self, example: ExampleState, answers: list[Scored], top: Scored) -> Steps:
+        """The most similar of the successes that lead the answers; ``top`` where nothing measured similarity."""
+        if _candidate(top).cosine is None:
+            return top
+        leading: list[Scored] = []
         for answer in (yield from example.ordered(answers)):
             if not (yield from example.reached(answer)):
                 break
-            leading.append(indices[id(answer)])
-        highest = max(_cosine(found[i]) for i in leading)
+            leading.append(answer)
+        highest = max(map(_cosine, leading))
         near = 2 * example.vector_noise + ROUNDING  # each may be off by the noise, either way
-        close = [i for i in leading if highest - _cosine(found[i]) <= near]
-        if len(close) > 1:
-            for i in close:
-                sharpen = found[i].sharpen
-                if sharpen is not None:
-                    yield from sharpen()
-        return max(close, key=lambda i: _cosine(found[i]) if (own := found[i].likeness) is None else own)
+        close = [answer for answer in leading if highest - _cosine(answer) <= near]
+        for answer in close if len(close) > 1 else ():
+            if (sharpen := _candidate(answer).sharpen) is not None:
+                yield from sharpen()
+        return max(close, key=_likeness)
+
+
+def _candidate(answer: Scored) -> Candidate:
+    assert isinstance(answer.item, Candidate)  # only the first answer is to a text
+    return answer.item
+
+
+def _cosine(answer: Scored) -> float:
+    cosine = _candidate(answer).cosine
+    return -1.0 if cosine is None else cosine
+
+
+def _likeness(answer: Scored) -> float:
+    own = _candidate(answer).likeness
+    return _cosine(answer) if own is None else own
 
 
 @dataclass(slots=True)
@@ -183,14 +193,6 @@ def _fell_at(example: ExampleState, asked: int, best: Scored, answers: Sequence[
     return example.queries if since is None else since
 
 
-def _index(answers: list[Scored], wanted: Scored) -> int:
-    return next(i for i, answer in enumerate(answers) if answer is wanted)
-
-
-def _cosine(candidate: Candidate) -> float:
-    return -1.0 if candidate.cosine is None else candidate.cosine
-
-
 # --- rankings
 
 
@@ -208,9 +210,8 @@ class DropScore:
 
     def order(self, example: ExampleState, search: GreedySearch) -> Steps:
         indices = ranked(example, search)
-        answers: list[Scored] = yield from example.ask(
-            [Candidate(example.original, i, self.replacement) for i in indices]
-        )
+        hidden = [Candidate(example.original, i, self.replacement) for i in indices]
+        answers: list[Scored] = yield from example.ask(hidden)
         if example.over:
             return NO_WORDS
         yield from example.ordered(answers)
@@ -247,9 +248,8 @@ class WeightedSaliency:
         swaps = [list(islice(flat, size)) for size in sizes]
         doubtful = self._doubtful(example, hidden, swaps)
         if doubtful:
-            yield from example.score_alone(
-                [*hidden, *doubtful, *([example.first] if example.goal.odds and example.first else [])]
-            )
+            clean = [example.first] if example.goal.odds and example.first else []
+            yield from example.score_alone([*hidden, *doubtful, *clean])
         products = _softmax(hidden) * _gains(example, swaps)
         return np.array(indices, dtype=np.int64)[(-products).argsort()]
 
@@ -261,19 +261,12 @@ class WeightedSaliency:
         products = weights * gains
         spread = max(example.tolerance(answer.score) for answer in hidden)
         # da <= 2 a ds for a softmax, so d(a·d) <= a·dd + 2 a·d·ds; under log-odds d is off by what both its scores are
-        slack = np.array(
-            [
-                w * (1 + example.goal.odds) * example.tolerance(g) + 2 * w * g * spread
-                for w, g in zip(weights, gains, strict=True)
-            ]
-        )
-        ranked = [int(i) for i in np.argsort(-products, kind="stable") if swaps[int(i)]]
-        tied = {
-            i
-            for above, below in pairwise(ranked)
-            if products[above] - products[below] <= slack[above] + slack[below]
-            for i in (above, below)
-        }
+        near = np.array([example.tolerance(gain) for gain in gains])
+        slack = weights * (1 + example.goal.odds) * near + 2 * weights * gains * spread
+        tied = set[int]()
+        for above, below in pairwise(int(i) for i in np.argsort(-products, kind="stable") if swaps[i]):
+            if products[above] - products[below] <= slack[above] + slack[below]:
+                tied |= {above, below}
         found = []
         for i in sorted(tied):
             top = max(answer.score for answer in swaps[i])
@@ -310,7 +303,7 @@ class GradientRanking:
     def order(self, example: ExampleState, search: GreedySearch) -> Steps:
         words = ranked(example, search)
         if not words:
-            return np.array([], dtype=np.int64)
+            return NO_WORDS
         question = Slope(example.original, words, odds=example.goal.odds)
         slopes: np.ndarray = yield question
         example.passes += 1

@@ -33,14 +33,8 @@ class Text:
         parts = (columns,) if isinstance(columns, str) else tuple(columns)
         spans = rules.spans(parts)
         words = tuple(parts[c][start:end] for c, start, end in spans)
-        return cls(
-            parts,
-            spans,
-            words,
-            sources=tuple(range(len(words))),
-            rules=rules,
-            astray=rules.astray(parts, spans),
-        )
+        astray = rules.astray(parts, spans)
+        return cls(parts, spans, words, sources=tuple(range(len(words))), rules=rules, astray=astray)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -59,25 +53,21 @@ class Text:
 
     def swapped(self, index: int, new: str) -> tuple[str, ...]:
         """The columns with word ``index`` replaced by ``new``."""
-        if not self.local(new):
-            return self._search(index, new)[0]
-        return self._cut(index, new, bool(self.rules.pieces(new)))[0]
+        return (self._cut if self.local(new) else self._search)(index, new)[0]
 
     def count(self, index: int, new: str) -> int:
         """How many words the text has with ``new`` for word ``index``."""
-        inner = self.rules.pieces(new)
         if not self.local(new):
             return len(self.rules.spans(self._search(index, new)[0]))
-        return len(self) + len(inner) - 1
+        return len(self) + len(self.rules.pieces(new)) - 1
 
     def placed(self, index: int, new: str) -> list[tuple[int, str]]:
         """The words that ``new`` puts into the text in place of word ``index``, and where; more than one where it holds several."""
-        inner = self.rules.pieces(new)
         if not self.local(new):
             columns, _, newly = self._search(index, new)
             words = Text.of(columns, self.rules).words
             return [(i, words[i]) for i in newly if i < len(words)]
-        return [(index + k, new[start:end]) for k, (start, end) in enumerate(inner)]
+        return [(index + k, new[start:end]) for k, (start, end) in enumerate(self.rules.pieces(new))]
 
     def replace(self, index: int, new: str) -> Text:
         """Word ``index`` replaced by ``new``, which may hold no word (a deletion), one, or several.
@@ -85,22 +75,21 @@ class Text:
         The new words count as modified and the marks to their right move along. A deletion also takes one space with it: the one
         before the word, or the one after it for the first word; nothing where no text remains to the right.
         """
-        inner = self.rules.pieces(new)
-        sources = self.sources[:index] + (self.sources[index],) * len(inner) + self.sources[index + 1 :]
+        words = len(self.rules.pieces(new))
+        sources = self.sources[:index] + (self.sources[index],) * words + self.sources[index + 1 :]
         if not self.local(new):
             columns, modified, _ = self._search(index, new)
             found = Text.of(columns, self.rules)
             known = (*sources, *(self.sources[-1:] * len(found)))  # the text may have come apart: a best guess then
             return dataclasses.replace(found, modified=frozenset(modified), sources=known[: len(found)])
-        grown = len(inner) - 1  # by how many words the text grows
-        columns, begin = self._cut(index, new, bool(inner))
+        columns, begin, inner = self._cut(index, new)
         column = self.spans[index][0]
         shift = len(columns[column]) - len(self.columns[column])
-        before = self.spans[:index]
         inside = tuple((column, begin + a, begin + b) for a, b in inner)
         after = tuple((c, a + shift, b + shift) if c == column else (c, a, b) for c, a, b in self.spans[index + 1 :])
+        spans = self.spans[:index] + inside + after
+        grown = len(inner) - 1  # by how many words the text grows
         kept = {m if m < index else m + grown for m in self.modified if m != index}
-        spans = before + inside + after
         return Text(
             columns,
             spans,
@@ -114,19 +103,19 @@ class Text:
     def _search(self, index: int, new: str) -> tuple[tuple[str, ...], set[int], list[int]]:
         return self.rules.swap(self.columns, self.words, self.modified, index, new)
 
-    def _cut(self, index: int, new: str, has_word: bool) -> tuple[tuple[str, ...], int]:
-        """The columns with the word swapped, and where ``new`` begins in its column."""
+    def _cut(self, index: int, new: str) -> tuple[tuple[str, ...], int, list[tuple[int, int]]]:
+        """The columns with the word swapped, where ``new`` begins in its column, and its words' spans in it."""
         column, start, end = self.spans[index]
-        text = self.columns[column]
+        text, inner = self.columns[column], self.rules.pieces(new)
         left_cut = right_cut = 0
         # "to the right" is the rest of all columns: the mark between two columns counts as text
-        if not has_word and (end < len(text) or column + 1 < len(self.columns)):
+        if not inner and (end < len(text) or column + 1 < len(self.columns)):
             if index == 0:
                 right_cut = int(text.startswith(" ", end))
             else:
                 left_cut = int(start > 0 and text[start - 1] == " ")
         changed = text[: start - left_cut] + new + text[end + right_cut :]
-        return (*self.columns[:column], changed, *self.columns[column + 1 :]), start - left_cut
+        return (*self.columns[:column], changed, *self.columns[column + 1 :]), start - left_cut, inner
 
     def window(self, index: int, size: float) -> str:
         """The text from the first to the last of ``size`` words around word ``index``; ``math.inf`` takes all words.
@@ -141,8 +130,7 @@ class Text:
 
     def window_with(self, index: int, new: str, around: int, size: float) -> str:
         """``replace(index, new).window(around, size)``, at a cost that does not grow with the number of words."""
-        inner = self.rules.pieces(new)
-        columns, begin = self._cut(index, new, bool(inner))
+        columns, begin, inner = self._cut(index, new)
         if not self.local(new) or self.rules.searches_windows(columns):
             return self.replace(index, new).window(around, size)
         column = self.spans[index][0]
@@ -188,18 +176,14 @@ def marks(original: Text, other: Text) -> list[dict[str, object]]:
     """What a reader should see marked: every original word that was replaced, by what, and where that stands in ``other``."""
     if len(other.columns) != len(original.columns):  # a profile's swap broke the columns: nothing stands where it stood
         return [{"column": 0, "old": original.joined, "new": other.joined, "start": 0, "end": len(other.joined)}]
-    found: dict[int, list[int]] = {}
-    for position, source in enumerate(other.sources):
-        found.setdefault(source, []).append(position)
+    places: dict[int, tuple[int, int]] = {}  # of an original word: where what stands for it begins and ends
+    for (_, start, end), source in zip(other.spans, other.sources, strict=True):
+        places[source] = places.get(source, (start, end))[0], end
     changed: list[dict[str, object]] = []
     at = [0] * len(original.columns)  # where the text continues after the last word seen, per column
     for source, old in enumerate(original.words):
         column = original.spans[source][0]
-        positions = found.get(source, [])
-        if positions:
-            start, end = other.spans[positions[0]][1], other.spans[positions[-1]][2]
-        else:
-            start = end = at[column]
+        start, end = places.get(source, (at[column], at[column]))
         new = other.columns[column][start:end]
         if new != old:
             changed.append({"column": column, "old": old, "new": new, "start": start, "end": end})

@@ -3,8 +3,7 @@
 The algorithms are the same; versions of TextAttack differ in what counts as a word, how a word is found again in its text, which words
 are ranked, how rounding is treated, which stop words there are and how many words BERT-Attack considers (docs/guides/attacks/versions.md has
 the whole list). A profile is offered for a recipe only where files of TextAttack's own results are replayed by the tests (``OFFERED``).
-Own rules are those of 0.3.11, except for what that page lists. The flags of a profile are read in this file only: the rest of the
-package asks ``Rules`` a question.
+Own rules are those of 0.3.11, except for what that page lists.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from itertools import pairwise
 from typing import Any, Literal
 
 from robust_tickets.errors import TicketsError
@@ -41,22 +41,17 @@ class Rules:
     # --- where a word stands
     searches: bool = False  # in windows and swaps a word is searched for; what that may find instead counts (``swap``)
     stuck: bool = False  # the search for a window starts at the last word's beginning: "an" is found inside "banana"
-    splits_blindly: bool = (
-        False  # the mark <SPLIT> may be taken for a word such as "I", and breaks when that is swapped
-    )
+    splits_blindly: bool = False  # <SPLIT> may be taken for a word such as "I", and breaks when that is swapped
     # --- the search
     ranks_all: bool = False  # every word is ranked, at a query each, also those that may not change
-    cuts_gradient: bool = (
-        True  # A2T takes the gradient of the text up to the last word it ranks, as many as fit the model
-    )
+    cuts_gradient: bool = True  # A2T's gradient is of the text up to the last word it ranks, as many as fit the model
     gathers: bool = False  # several transformations gather the words to rank in one more set, whose order decides ties
-    doubles: bool = False  # a text that two transformations of a recipe make is asked about twice
+    drops_doubles: bool = True  # a text that two transformations of a recipe make is asked about once
     # --- resources and constraints
-    nltk: int = 179  # words in NLTK's English list; 198 since February 2025
+    stopwords: Literal["nltk-179", "nltk-198"] = "nltk-179"  # NLTK's English list, longer since February 2025
     clamped: bool = True  # a cosine that rounding pushed beyond 1 counts as 1; otherwise it rejects the candidate
-    masks_bare: bool = (
-        False  # a masked language model that fills in a blank sees the text without the marks at its ends
-    )
+    # a model that fills in a blank sees the text to its ends, and what it offers must have a letter
+    shows_ends: bool = True
     masked_words: int = 48  # BERT-Attack's K: words the masked language model offers for a position
 
     # --- words, and where they are
@@ -75,16 +70,10 @@ class Rules:
         """Whether ``text`` holds exactly one word (it may carry punctuation besides)."""
         return len(self.pieces(text)) == 1
 
-    def uses_dictionary(self) -> bool:
-        """Whether words in a text with Chinese characters depend on a dictionary."""
-        return self.segments
-
     def spans(self, columns: Sequence[str]) -> tuple[Span, ...]:
         """The (column, start, end) of every word; one Chinese character lets the words of all columns be cut by jieba."""
         if not (self.segments and any(map(chinese, columns))):
-            return tuple(
-                (c, start, end) for c, part in enumerate(columns) for start, end in words_of(part, self.keeps_endings)
-            )
+            return tuple((c, *span) for c, part in enumerate(columns) for span in words_of(part, self.keeps_endings))
         found: list[Span] = []
         column = begin = 0
         for start, end in self.pieces(BETWEEN_COLUMNS.join(columns)):
@@ -100,12 +89,7 @@ class Rules:
             return False
         if any(MARK in column for column in columns) or (self.segments and any(map(chinese, columns))):
             return True
-        last = 0
-        for column, start, end in found if len(columns) > 1 else ():
-            if column != last and columns[column][start:end] in MARK:
-                return True
-            last = column
-        return False
+        return any(b[0] != a[0] and columns[b[0]][b[1] : b[2]] in MARK for a, b in pairwise(((0, 0, 0), *found)))
 
     def strange(self, new: str) -> bool:
         """Whether what is put in may move the words around it."""
@@ -192,19 +176,7 @@ class Rules:
         """The last word of the text that the gradient is taken of; none for the whole text."""
         return words[-1] if self.cuts_gradient and columns == 1 and len(words) else None
 
-    def drops_doubles(self) -> bool:
-        """Whether a text that two transformations make is asked about once."""
-        return not self.doubles
-
     # --- resources and constraints
-
-    def stopwords(self) -> Literal["nltk-179", "nltk-198"]:
-        """NLTK's English list as a setting of ``NoStopwords``."""
-        return "nltk-179" if self.nltk == 179 else "nltk-198"
-
-    def offered(self, asked: int | None) -> int:
-        """How many words a masked language model offers for a position."""
-        return asked or self.masked_words
 
     def angular(self, cosines: Any) -> Any:
         """1 - angle/π of a tensor of cosines; not a number where rounding beyond 1 leaves no angle."""
@@ -213,10 +185,6 @@ class Rules:
     def angular_limits(self, least: float) -> list[float]:
         """The cosines at which an angular similarity begins or ceases to be at least ``least``."""
         return [math.cos(math.pi * (1 - least)), *([] if self.clamped else [1.0])]
-
-    def shows_ends(self) -> bool:
-        """Whether a model that fills in a blank sees the text to its ends, and whether what it offers must have a letter."""
-        return not self.masks_bare
 
 
 OWN = Rules()
@@ -230,17 +198,16 @@ _10 = Rules(
     gathers=True,
     clamped=False,
 )
-_4 = replace(_10, name="ta-0.3.4", segments=False, ranks_all=True, doubles=True, masks_bare=True)
+_4 = replace(_10, name="ta-0.3.4", segments=False, ranks_all=True, drops_doubles=False, shows_ends=False)
+_11 = Rules(name="ta-0.3.11", segments=True, searches=True, stopwords="nltk-198", masked_words=8)
 PROFILES: Mapping[str, Rules] = {
-    "ta-0.3.11": Rules(name="ta-0.3.11", segments=True, searches=True, nltk=198, masked_words=8),
-    "ta-0.3.10": _10,
-    "ta-0.3.4": _4,
-    "ta-0.3.0": replace(_4, name="ta-0.3.0", stuck=True),
+    rules.name: rules for rules in (_11, _10, _4, replace(_4, name="ta-0.3.0", stuck=True)) if rules.name
 }
 OFFERED: Mapping[str, tuple[str, ...]] = {  # recipe -> profiles that golden files verify
     "a2t": ("ta-0.3.11", "ta-0.3.4"),
-    **dict.fromkeys(("bertattack", "bertattack_papers", "deepwordbug"), tuple(PROFILES)),
-    **dict.fromkeys(("pwws", "textbugger", "textfooler"), tuple(PROFILES)),
+    **dict.fromkeys(
+        ["bertattack", "bertattack_papers", "deepwordbug", "pwws", "textbugger", "textfooler"], tuple(PROFILES)
+    ),
 }
 
 
@@ -248,15 +215,11 @@ def rules_of(compat: str | None, recipe: str) -> Rules:
     """The rules of a profile ("ta-0.3.4" or "0.3.4"), if it is verified for the recipe."""
     if compat is None:
         return OWN
-    name = compat if compat.startswith(PREFIX) else PREFIX + compat
-    offered = OFFERED.get(recipe, ())
+    name, offered = PREFIX + compat.removeprefix(PREFIX), OFFERED.get(recipe, ())
     if name not in offered:
-        raise TicketsError(
-            f"{recipe} has no profile {compat!r} that was checked against TextAttack's own results; it has: "
-            + (", ".join(offered) or "none"),
-            hint="leave compat out for this package's own rules",
-            code="attack.compat",
-        )
+        has = ", ".join(offered) or "none"
+        message = f"{recipe} has no profile {compat!r} that was checked against TextAttack's own results; it has: {has}"
+        raise TicketsError(message, hint="leave compat out for this package's own rules", code="attack.compat")
     return PROFILES[name]
 
 

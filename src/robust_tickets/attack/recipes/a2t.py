@@ -25,16 +25,17 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from robust_tickets.attack.attack import Attack, Loaded
-from robust_tickets.attack.constraints.keep_column import KeepColumn
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
-from robust_tickets.attack.constraints.no_stopwords import NoStopwords
-from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
-from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
-from robust_tickets.attack.constraints.share_modified import ShareModified
-from robust_tickets.attack.constraints.word_cosine import WordCosine
+from robust_tickets.attack.constraints import (
+    KeepColumn,
+    NoRepeat,
+    NoStopwords,
+    SamePartOfSpeech,
+    SentenceSimilarity,
+    ShareModified,
+    WordCosine,
+)
 from robust_tickets.attack.greedy import GradientRanking, GreedySearch
-from robust_tickets.attack.transforms.masked_word import MaskedWord
-from robust_tickets.attack.transforms.nearest_words import NearestWords
+from robust_tickets.attack.transforms import MaskedWord, NearestWords
 from robust_tickets.config import resource, setting
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.kinds import NONE
@@ -90,7 +91,7 @@ class A2T(Attack):
             ),
             modifiable=(
                 NoRepeat(),
-                NoStopwords(self.rules().stopwords()),
+                NoStopwords(self.rules().stopwords),
                 KeepColumn(("premise", "hypothesis"), "premise"),
                 ShareModified(self.share, self.least),
             ),

@@ -25,12 +25,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robust_tickets.attack.attack import Attack, Loaded
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
-from robust_tickets.attack.constraints.no_stopwords import NoStopwords
-from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
-from robust_tickets.attack.constraints.share_changed import ShareChanged
+from robust_tickets.attack.constraints import NoRepeat, NoStopwords, SentenceSimilarity, ShareChanged
 from robust_tickets.attack.greedy import UNKNOWN, DropScore, GreedySearch
-from robust_tickets.attack.transforms.unmasked_words import UnmaskedWords
+from robust_tickets.attack.transforms import UnmaskedWords
 from robust_tickets.config import resource, setting
 
 
@@ -48,8 +45,8 @@ class BertAttack(Attack):
         return GreedySearch(
             title="BERT-Attack",
             ranking=DropScore(UNKNOWN),
-            transformations=(UnmaskedWords(use.masked, self.rules().offered(self.words)),),
-            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords())),
+            transformations=(UnmaskedWords(use.masked, self.words or self.rules().masked_words),),
+            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords)),
             constraints=(
                 ShareChanged(self.share),
                 SentenceSimilarity(self.similarity, metric="cosine", encoder=use.encoder),

@@ -19,13 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robust_tickets.attack.attack import Attack, Loaded
-from robust_tickets.attack.constraints.keep_column import KeepColumn
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
-from robust_tickets.attack.constraints.no_stopwords import NoStopwords
-from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
-from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.constraints import KeepColumn, NoRepeat, NoStopwords, SamePartOfSpeech, SentenceSimilarity
 from robust_tickets.attack.greedy import DropScore, GreedySearch
-from robust_tickets.attack.transforms.nearest_words import NearestWords
+from robust_tickets.attack.transforms import NearestWords
 from robust_tickets.config import resource, setting
 
 
@@ -47,7 +43,7 @@ class BertAttackPapers(Attack):
             transformations=(NearestWords(use.vectors, self.neighbours),),
             modifiable=(
                 NoRepeat(),
-                NoStopwords(self.rules().stopwords()),
+                NoStopwords(self.rules().stopwords),
                 KeepColumn(("sentence1", "sentence2"), "sentence1"),
                 KeepColumn(("sentence", "question"), "sentence"),
             ),

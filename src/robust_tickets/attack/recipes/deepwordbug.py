@@ -21,11 +21,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from robust_tickets.attack.attack import Attack, Loaded
-from robust_tickets.attack.constraints.edit_distance import EditDistance
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
-from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.constraints import EditDistance, NoRepeat, NoStopwords
 from robust_tickets.attack.greedy import UNKNOWN, DropScore, GreedySearch
-from robust_tickets.attack.transforms.characters import CharacterEdit
+from robust_tickets.attack.transforms import CharacterEdit
 from robust_tickets.config import setting
 
 
@@ -42,7 +40,7 @@ class DeepWordBug(Attack):
             title="DeepWordBug",
             ranking=DropScore(UNKNOWN),
             transformations=every if self.edits == "all" else (CharacterEdit("substitute"),),
-            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords())),
+            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords)),
             constraints=(EditDistance(self.most_edits),),
         )
 

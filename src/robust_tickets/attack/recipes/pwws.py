@@ -23,10 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from robust_tickets.attack.attack import Attack, Loaded
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
-from robust_tickets.attack.constraints.no_stopwords import NoStopwords
+from robust_tickets.attack.constraints import NoRepeat, NoStopwords
 from robust_tickets.attack.greedy import GreedySearch, WeightedSaliency
-from robust_tickets.attack.transforms.synonyms import Synonyms
+from robust_tickets.attack.transforms import Synonyms
 from robust_tickets.resources import wordnet
 
 
@@ -42,7 +41,7 @@ class PWWS(Attack):
             title="PWWS",
             ranking=WeightedSaliency(),
             transformations=(Synonyms(),),
-            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords())),
+            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords)),
         )
 
 

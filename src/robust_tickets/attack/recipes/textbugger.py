@@ -25,13 +25,9 @@ from dataclasses import dataclass
 
 from robust_tickets.attack.attack import Attack, Loaded
 from robust_tickets.attack.components import Transformation
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
-from robust_tickets.attack.constraints.no_stopwords import NoStopwords
-from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
+from robust_tickets.attack.constraints import NoRepeat, NoStopwords, SentenceSimilarity
 from robust_tickets.attack.greedy import DropScore, GreedySearch
-from robust_tickets.attack.transforms.characters import CharacterEdit
-from robust_tickets.attack.transforms.homoglyphs import Homoglyphs
-from robust_tickets.attack.transforms.nearest_words import NearestWords
+from robust_tickets.attack.transforms import CharacterEdit, Homoglyphs, NearestWords
 from robust_tickets.config import resource, setting
 
 
@@ -59,7 +55,7 @@ class TextBugger(Attack):
             title="TextBugger",
             ranking=DropScore(),
             transformations=(*bugs, *near),
-            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords())),
+            modifiable=(NoRepeat(), NoStopwords(self.rules().stopwords)),
             constraints=(SentenceSimilarity(self.similarity, encoder=use.encoder),),
         )
 

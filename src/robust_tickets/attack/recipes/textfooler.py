@@ -23,14 +23,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from robust_tickets.attack.attack import Attack, Loaded
-from robust_tickets.attack.constraints.keep_column import KeepColumn
-from robust_tickets.attack.constraints.no_repeat import NoRepeat
-from robust_tickets.attack.constraints.no_stopwords import NoStopwords
-from robust_tickets.attack.constraints.part_of_speech import SamePartOfSpeech
-from robust_tickets.attack.constraints.sentence_similarity import SentenceSimilarity
-from robust_tickets.attack.constraints.word_cosine import WordCosine
+from robust_tickets.attack.constraints import (
+    KeepColumn,
+    NoRepeat,
+    NoStopwords,
+    SamePartOfSpeech,
+    SentenceSimilarity,
+    WordCosine,
+)
 from robust_tickets.attack.greedy import DropScore, GreedySearch
-from robust_tickets.attack.transforms.nearest_words import NearestWords
+from robust_tickets.attack.transforms import NearestWords
 from robust_tickets.config import resource, setting
 
 

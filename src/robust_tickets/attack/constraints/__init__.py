@@ -1,1 +1,0 @@
-"""Constraints: which words may change at all, and which candidates pass."""

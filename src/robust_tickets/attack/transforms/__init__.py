@@ -1,1 +1,0 @@
-"""Transformations: candidates for a word."""
