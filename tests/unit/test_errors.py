@@ -16,6 +16,7 @@ ROOT = Path(robust_tickets.__file__).parent
 CODED = (
     "",
     "adversary",
+    "attack",
     "backbone",
     "classifier",
     "data",

@@ -81,10 +81,10 @@ class Shapes:
             for lane in self._lanes:
                 torch.cuda.current_stream(device).wait_stream(lane)
             # the one wait of the round
-            told = torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))
-        check_logits(told, self.clf.identity)
-        out = torch.empty_like(told)  # made here, out of inference mode
-        out[torch.tensor(places, dtype=torch.long)] = told
+            logits = torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))
+        check_logits(logits, self.clf.identity)
+        out = torch.empty_like(logits)  # made here, out of inference mode
+        out[torch.tensor(places, dtype=torch.long)] = logits
         return out
 
     def _begin(self) -> None:
@@ -106,19 +106,19 @@ class Shapes:
         for start in range(0, len(rows), height):
             self._turn = (self._turn + 1) % len(self._lanes)
             with torch.cuda.stream(self._lanes[self._turn]):
-                told = self._pass(length, height, rows[start : start + height])
-            yield told
+                logits = self._pass(length, height, rows[start : start + height])
+            yield logits
 
     def _pass(self, length: int, height: int, rows: list[Encoded]) -> Any:
         """One pass; empty rows are copies of the first."""
         import torch
 
-        graph, fed, told = self._graph(length, height)
+        graph, fed, logits = self._graph(length, height)
         arrays = self.clf.inputs.arrays([*rows, *rows[:1] * (height - len(rows))], width=length)
         for name, place in fed.items():
             place.copy_(torch.from_numpy(arrays[name]).pin_memory(), non_blocking=True)
         graph.replay()
-        return told[: len(rows)].clone()
+        return logits[: len(rows)].clone()
 
     def _graph(self, length: int, height: int) -> tuple[Any, dict[str, Any], Any]:
         """Captured in the lane it will run in: libraries keep a scratch memory for every stream, which two passes must not share."""
@@ -141,8 +141,8 @@ class Shapes:
                 with torch.cuda.graph(
                     graph, pool=pool, stream=self._lanes[self._turn], capture_error_mode="thread_local"
                 ):
-                    told = self.clf.model(**fed).logits.float()
-            self._graphs[key] = graph, fed, told
+                    logits = self.clf.model(**fed).logits.float()
+            self._graphs[key] = graph, fed, logits
         return self._graphs[key]
 
     def alike(self) -> bool:
@@ -185,6 +185,7 @@ def lowered(clf: Classifier, precision: str | None) -> Classifier:
         raise TicketsError(
             f"{clf.identity} is no model at hand: its precision cannot be lowered",
             hint="leave precision out, or load the model itself",
+            code="attack.precision",
         )
     import torch
 
@@ -224,8 +225,8 @@ def unconfirmed(clf: Classifier, lines: Iterable[bytes], target: Any) -> int:
     count = 0
     for some in _portions(line for line in map(json.loads, lines) if line["status"] not in (UNKNOWN, ERROR)):
         texts = [tuple(text) for line in some for text in (line["original"], line["perturbed"] or line["original"])]
-        said = clf.logits(texts).argmax(axis=1).reshape(-1, 2)
-        for line, (before, after) in zip(some, said, strict=True):
+        predicted = clf.logits(texts).argmax(axis=1).reshape(-1, 2)
+        for line, (before, after) in zip(some, predicted, strict=True):
             label = target(line["label"])
             status = SKIPPED if before != label else SUCCESS if after != label else FAILED
             count += status != line["status"]

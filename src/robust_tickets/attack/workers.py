@@ -81,6 +81,7 @@ def _serve(processes: Mapping[Connection, Any], services: Mapping[str, Service])
                     f"a worker process of the attack died (exit code {processes[pipe].exitcode})",
                     hint="the same command resumes; if it was killed for memory, give a lower --live, or --workers 0 for one process",
                     exit_code=FAILED,
+                    code="attack.worker_died",
                 ) from None
             if kind == "end":
                 open_pipes.discard(pipe)
@@ -108,7 +109,7 @@ def _answers(service: Any, requests: list[Any]) -> list[tuple[bool, Any]]:
         if isinstance(problem, TicketsError) and problem.exit_code == FAILED:
             raise
         if len(requests) == 1:
-            return [(False, _told(problem))]
+            return [(False, _plain(problem))]
     return [answer for request in requests for answer in _answers(service, [request])]
 
 
@@ -140,14 +141,14 @@ def _work(
         halves = {name: _half(service, name, pipe) for name, service in services.items()}
         for number, result in drive(((number, job(number)) for number in numbers), halves, live):
             if isinstance(result, Failed):
-                pipe.send(("lost", (number, _told(result.problem), result.known)))
+                pipe.send(("lost", (number, _plain(result.problem), result.known)))
             else:
                 pipe.send(("done", (number, result)))
         pipe.send(("end", None))
     except (BrokenPipeError, ConnectionResetError):
         pass  # the parent is gone
     except Exception as problem:
-        pipe.send(("broken", _told(problem)))
+        pipe.send(("broken", _plain(problem)))
 
 
 def _half(service: Any, name: str, pipe: Connection) -> Service:
@@ -171,17 +172,13 @@ class _Asked:
         return self.send(list(questions))
 
 
-def _told(problem: Exception) -> tuple[str, str, str, int | None]:
-    """An exception as plain values: not every one can be sent."""
-    if isinstance(problem, TicketsError):
-        return type(problem).__name__, problem.message, problem.hint, problem.exit_code
-    return type(problem).__name__, str(problem), "", None
+def _plain(problem: Exception) -> TicketsError | tuple[str, str]:
+    """An exception as what can be sent: not every one can, but the name and the message."""
+    return problem if isinstance(problem, TicketsError) else (type(problem).__name__, str(problem))
 
 
-def _problem(told: tuple[str, str, str, int | None]) -> Exception:
-    name, message, hint, code = told
-    if code is not None:
-        return TicketsError(message, hint=hint, exit_code=code)
-    if name == "MemoryError":
-        return MemoryError(message)
-    return type(name, (RuntimeError,), {})(message)
+def _problem(sent: TicketsError | tuple[str, str]) -> Exception:
+    if isinstance(sent, TicketsError):
+        return sent
+    name, message = sent
+    return MemoryError(message) if name == "MemoryError" else type(name, (RuntimeError,), {})(message)

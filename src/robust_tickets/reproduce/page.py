@@ -245,7 +245,12 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> dict[str, A
                     row = Row(name=arm_title(one.name), small=f"{place(*key)}, {attack.title}", cells=cells)
                     (first if k == 0 and i < SHOWN else rest).append(row)
     widest = max((row.cells[4].value or 0.0 for row in (*first, *rest)), default=0.0)
-    spread = [replace(plain_table("Runs of one seed beside runs of other seeds", SPREADS, ()), rows=tuple(some)) if some else None for some in (first, rest)]
+    spread = [
+        replace(plain_table("Runs of one seed beside runs of other seeds", SPREADS, ()), rows=tuple(some))
+        if some
+        else None
+        for some in (first, rest)
+    ]
     apart = sum(int(row[3]) > 1 for row in models)
     of_models = plain_table("How many models runs of one seed gave", MODELS, models) if models else None
     made = {"again": len(models), "apart": apart, "widest": f"{widest:.1f}", "models": of_models, "spread": spread}

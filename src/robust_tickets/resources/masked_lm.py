@@ -10,7 +10,7 @@ import string
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,13 +19,16 @@ from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.resources.sentence_encoder import longest, model_files
 from robust_tickets.resources.words import is_one_word
 
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
 CONTINUES = "##"
 
 
 class MaskedModel:
     """``logits(rows)`` scores the whole vocabulary at every token; the rest is what its tokenizer knows."""
 
-    def __init__(self, model: Any, tokenizer: Any) -> None:
+    def __init__(self, model: PreTrainedModel, tokenizer: Any) -> None:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.longest = longest(model, tokenizer)
         self.mask = tokenizer.mask_token

@@ -23,6 +23,7 @@ from robust_tickets.resources.universal_sentence_encoder import UniversalEncoder
 
 if TYPE_CHECKING:
     import torch
+    from transformers import PreTrainedModel
 
 TOKENS = {"cpu": 4_096, "gpu": 65_536}  # tokens a batch, padding included
 LONGEST = 512  # tokens of a text, where its model takes more
@@ -73,7 +74,7 @@ class SentenceEncoder:
 
     def __init__(
         self,
-        model: Any,
+        model: PreTrainedModel,
         tokenizer: Any,
         *,
         pooling: tuple[str, ...] = ("mean",),
@@ -158,7 +159,7 @@ class SentenceEncoder:
         return tokens, mask
 
 
-def longest(model: Any, tokenizer: Any, trained: object = None) -> int:
+def longest(model: PreTrainedModel, tokenizer: Any, trained: object = None) -> int:
     """How many tokens of a text are read: what the model was ``trained`` with, else what it and its tokenizer can take."""
     limits = [trained, getattr(model.config, "max_position_embeddings", None), tokenizer.model_max_length, LONGEST]
     return min(limit for limit in limits if isinstance(limit, int) and limit > 0)
