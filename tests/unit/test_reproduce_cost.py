@@ -122,7 +122,7 @@ def test_an_arm_costs_what_its_recipe_says(name: str) -> None:
     from robust_tickets.experiment.recipe import resolve
 
     unit = Job(task="sst2", arm=name)
-    recipe = resolve(name, tree(unit, settings(unit, cuda=False), ()), [arm(name).arm])
+    recipe = resolve(name, tree(unit, settings(unit, cuda=False)), [arm(name).arm])
     (made,) = recipe.arms
     told = {piece.kind: piece.seconds for piece in pieces(unit, (), PLAIN)}
     assert told["train"] == pytest.approx(rows_of_a_plain_step(made.train, SST2), rel=0.1)

@@ -24,7 +24,7 @@ from robust_tickets.reproduce.outcome import Outcome, place, read, read_all
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import run_jobs
-from robust_tickets.reproduce.worker import Request, check_same, complete, found, recipe_of, run_job
+from robust_tickets.reproduce.worker import Request, check_same, complete, recipe_of, run_job
 from robust_tickets.stages import Stage
 from robust_tickets.train.evaluate import evaluate
 from small_world import small_world
@@ -34,7 +34,13 @@ BUGS, SWAPS = (attack("sst2", name) for name in ("deepwordbug", "pwws"))
 
 
 def asked(unit: Job, attacks: Any, paths: Paths, store: Path, results: Path, **more: Any) -> Request:
-    return Request(unit=unit, attacks=tuple(attacks), paths=paths, store=store, results=results, **more)
+    return Request(
+        unit=unit, attacks=tuple(one.name for one in attacks), paths=paths, store=store, results=results, **more
+    )
+
+
+def known_of(unit: Job, world: Path) -> Outcome:
+    return read(place(world / "results", unit))
 
 
 def one(*given: Any, **more: Any) -> Outcome:
@@ -163,7 +169,7 @@ def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(
 
 
 def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places: Paths, counted: list[str]) -> None:
-    known = found(TICKET, world / "results")
+    known = known_of(TICKET, world)
     gone = replace(
         known, inputs={**known.inputs, "trained": "0" * 64}, attacks=(replace(known.attacks[0], seconds=-1.0),)
     )
@@ -178,7 +184,7 @@ def test_an_outcome_stays_until_another_model_is_attacked_as_much(
     world: Path, places: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Cut off before, it has the attacks that it had, on the model that it had."""
-    known = found(TICKET, world / "results")
+    known = known_of(TICKET, world)
     path = outcome.write(world / "results", replace(known, inputs={**known.inputs, "trained": "0" * 64}), {})
     before, attacked = path.read_bytes(), runner.Experiment.attacked
 
@@ -213,7 +219,7 @@ def test_a_rehearsal_is_not_taken_for_the_real_thing(
 
 
 def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, places: Paths) -> None:
-    known = found(TICKET, world / "results")
+    known = known_of(TICKET, world)
     table = {**known.config["attacks"]["deepwordbug"], "subset": "first"}
     path = outcome.write(
         world / "results", replace(known, config={**known.config, "attacks": {"deepwordbug": table}}), {}
@@ -230,7 +236,7 @@ def test_statuses_are_in_the_order_of_the_ids(world: Path) -> None:
     (folder,) = (world / "store" / "attack").iterdir()
     lines = (folder / "examples.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "examples.jsonl").write_bytes(b"".join([lines[1], lines[0], *lines[2:]]))
-    with pytest.raises(TicketsError, match="other examples"):
+    with pytest.raises(TicketsError, match="not its result"):
         gather.attacked("deepwordbug", Stage(folder=folder, key={}))
 
 
@@ -243,7 +249,7 @@ def test_whatever_ends_it_leaves_whole_outcomes(
     def cut_off(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
         reached.append(plan)
         if len(reached) == 1:
-            trained = found(PLAIN, world / "results")
+            trained = known_of(PLAIN, world)
             assert (trained.clean["n"], trained.attacks) == (12, ()), "written before it is attacked"
         if len(reached) == 2:
             raise KeyboardInterrupt
@@ -253,7 +259,7 @@ def test_whatever_ends_it_leaves_whole_outcomes(
         patch.setattr(runner.Experiment, "attacked", cut_off)
         with pytest.raises(KeyboardInterrupt):
             one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
-    left = found(PLAIN, world / "results")
+    left = known_of(PLAIN, world)
     assert [one.name for one in left.attacks] == ["deepwordbug"]
     assert complete(left, asked(PLAIN, [BUGS], places, world, world))
     assert not complete(left, asked(PLAIN, [BUGS, SWAPS], places, world, world))
@@ -275,7 +281,7 @@ def test_an_attack_that_fails_loses_no_other(world: Path, places: Paths, monkeyp
         patch.setattr(runner.Experiment, "attacked", fails)
         with pytest.raises(TicketsError, match="letters"):
             one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results", drop_models=True)
-    left = found(PLAIN, world / "results")
+    left = known_of(PLAIN, world)
     assert [one.name for one in left.attacks] == ["pwws"]
     whole = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
     assert {one.name for one in whole.attacks} == {"pwws", "deepwordbug"}
@@ -298,7 +304,7 @@ def test_a_search_alone_is_an_outcome_that_training_completes(
 
 
 def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path, places: Paths) -> None:
-    known = found(TICKET, world / "results")
+    known = known_of(TICKET, world)
     (arm,) = known.config["recipe"]["arms"]
     for change, refused in (({"epochs": 3}, True), ({"precision": "bf16", "no_longer_there": 1}, False)):
         recipe = {**known.config["recipe"], "arms": [{**arm, "train": {**arm["train"], **change}}]}
@@ -314,11 +320,11 @@ def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path
 
 def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: Paths) -> None:
     """A place may lie elsewhere; the paper's text and what stands in for it are two."""
-    unit, known = Job(task="sst2", arm="orticket"), found(TICKET, world / "results")
+    unit, known = Job(task="sst2", arm="orticket"), known_of(TICKET, world)
     assert known is not None
     assert places.data is not None
     now, before = (
-        recipe_of(unit, [], replace(places, corpus=places.data / name)) for name in ("wikitext-2-raw-v1", "wiki_en")
+        recipe_of(unit, replace(places, corpus=places.data / name)) for name in ("wikitext-2-raw-v1", "wiki_en")
     )
     kept = replace(known, config={"recipe": gather.without_paths(to_plain(before), {"data": places.data})})
     request = asked(unit, [], replace(places, subset=True), world, world)
@@ -336,11 +342,9 @@ def test_repeats_of_a_seed_share_no_stage(places: Paths, tmp_path: Path, counted
 def test_a_task_that_is_searched_on_lies_beside_the_others(places: Paths) -> None:
     corpus = replace(places, corpus=places.data)
     other = Job(task="sst2", arm="searched_on_imdb")
-    origin: Any = recipe_of(other, [], corpus).arms[0].origin
+    origin: Any = recipe_of(other, corpus).arms[0].origin
     assert origin.searched_on.data == f"{places.data}/imdb"
-    assert (
-        recipe_of(other, [], replace(corpus, data=None)).arms[0].origin or origin
-    ).searched_on.data is None  # the Hub's
+    assert (recipe_of(other, replace(corpus, data=None)).arms[0].origin or origin).searched_on.data is None  # the Hub's
 
 
 def test_what_is_traced_of_a_training(tmp_path: Path) -> None:

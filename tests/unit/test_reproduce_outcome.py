@@ -77,33 +77,6 @@ def test_a_config_changed_by_hand_is_refused(tmp_path: Path) -> None:
         read(path)
 
 
-CLASSES = [{"n": 1, "recall": 100.0}, {"n": 3, "recall": 200 / 3}]
-
-
-@pytest.mark.parametrize(
-    ("changed", "told"),
-    [
-        ({"config": {"recipe": {"seed": 1}}}, "its config has the seed 1"),
-        ({"clean": {"accuracy": 150.0, "n": 4}}, "150.0 %"),
-        ({"clean": {"accuracy": 76.0, "n": 4}}, "no count of 4 texts"),
-        ({"clean": {"accuracy": 100.0, "n": 4, "per_class": CLASSES}}, "4 of 4 texts are right, by its classes 3"),
-        ({"clean": {"accuracy": 75.0, "n": 4, "per_class": [{"n": 4}]}}, "its classes cannot be read"),
-        ({"attacks": outcome().attacks * 2}, "textfooler-real is in it twice"),
-    ],
-)
-def test_an_outcome_that_contradicts_itself_is_refused(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
-    path = write(tmp_path, replace(outcome(), **changed), {})
-    with pytest.raises(TicketsError, match=told) as caught:
-        read(path)
-    assert "finetune/corrected/seed-0" in str(caught.value)
-    write(
-        tmp_path,
-        replace(outcome(), config={"recipe": {"seed": 0}}, clean={"accuracy": 75.0, "n": 4, "per_class": CLASSES}),
-        {},
-    )
-    read(path)
-
-
 @pytest.mark.parametrize(
     ("keys", "value", "told"),
     [
@@ -145,17 +118,6 @@ def test_statuses_of_fewer_examples_are_told_with_the_unit() -> None:
     told = outcome()
     with pytest.raises(TicketsError, match="finetune/corrected/seed-0, textfooler-real: 4 statuses of 3 examples"):
         told.attacks[0].run(told.unit, IDS[:3])
-
-
-def test_a_status_that_its_text_contradicts_is_refused(tmp_path: Path) -> None:
-    """The third example is kept with the text that fooled the model."""
-    write(tmp_path, outcome(statuses="fffk"), {digest(list(IDS)): IDS})
-    with pytest.raises(
-        TicketsError, match="seed-0, textfooler-real: c fooled the model by its text, and did not by its status"
-    ):
-        read_all(tmp_path)
-    write(tmp_path, outcome(statuses="sssk"), {})
-    read_all(tmp_path)
 
 
 def test_a_file_lies_where_its_unit_says(tmp_path: Path) -> None:

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 
 from calling import tickets
+from robust_tickets.config import build, to_plain
 from robust_tickets.errors import TicketsError
+from robust_tickets.experiment import execute, jobs
 from robust_tickets.files import BusyError, locked
 from robust_tickets.progress import seconds
 from robust_tickets.reproduce import runner as house
-from robust_tickets.reproduce import worker
 from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.paths import Paths
-from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import Summary, run_jobs
 from robust_tickets.reproduce.worker import Request
 from robust_tickets.stages import RunFolder
@@ -37,7 +37,6 @@ unit = request["unit"]
 repeat = "-repeat-%d" % unit["repeat"] if unit["repeat"] else ""
 id = "/".join([unit["backbone"], unit["task"], unit["arm"], unit["flavour"], "seed-%d%s" % (unit["seed"], repeat)])
 way = json.loads(os.environ["WAYS"]).get(id, "done")
-place = id + ".json"
 with open(os.path.join(request["store"], "asked"), "a") as asked:
     asked.write(json.dumps([id, os.getpid(), request["processes"], time.monotonic()]) + os.linesep)
 if way == "die":
@@ -47,14 +46,12 @@ if way == "stubborn":
 if way in ("hang", "stubborn"):
     sys.stdin.read()
 if way == "failed":
-    path = os.path.join(request["store"], "failures", place)
+    print(json.dumps({"error": {"message": "no good", "hint": "", "exit_code": 3, "code": "a.code"}}))
+else:
+    path = os.path.join(request["results"], "units", id + ".json")
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w") as failure:
-        failure.write(json.dumps({"message": "no good"}))
-    os._exit(3)
-path = os.path.join(request["results"], "units", place)
-os.makedirs(os.path.dirname(path), exist_ok=True)
-shutil.copy(os.path.join(os.environ["READY"], "units", place), path)
+    shutil.copy(os.path.join(os.environ["READY"], "units", id + ".json"), path)
+    print(json.dumps({"result": "50.0 % clean"}))
 """
 
 
@@ -96,17 +93,6 @@ def test_failed_jobs_lose_no_other_and_are_tried_again(stand_in: Any, tmp_path: 
     assert len({pid for _, pid, *_ in asked(tmp_path)}) == len(UNITS), "a process each"
     again = stand_in({})
     assert (set(again.found), set(again.done)) == (set(summary.done), {UNITS[0], UNITS[2]})
-    assert not list((tmp_path / "store" / "failures").rglob("*.json")), "what was mended is no failure any more"
-
-
-def test_a_failure_that_cannot_be_written_is_a_failure_all_the_same(stand_in: Any, tmp_path: Path) -> None:
-    """As on a full disk: the other jobs are made."""
-    at = tmp_path / "store" / "failures" / UNITS[1].backbone / UNITS[1].task
-    at.mkdir(parents=True)
-    (at / UNITS[1].arm).touch()  # no folder can be made there
-    summary = stand_in({UNITS[1].id: "die"})
-    assert set(summary.done) == set(UNITS[::2]), "those of the other arm"
-    assert set(summary.failed) == set(UNITS[1::2])
 
 
 def test_repeats_come_last_with_the_device_to_themselves(stand_in: Any, tmp_path: Path) -> None:
@@ -122,7 +108,7 @@ def test_repeats_come_last_with_the_device_to_themselves(stand_in: Any, tmp_path
 def test_a_budget_ends_what_runs_and_begins_nothing(
     stand_in: Any, way: str, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(house, "GRACE", 10.0 if way == "hang" else 0.5)
+    monkeypatch.setattr(jobs, "GRACE", 10.0 if way == "hang" else 0.5)
     summary = stand_in(dict.fromkeys([unit.id for unit in UNITS], way), processes=processes, budget=1.0)
     assert set(summary.left) == set(UNITS)
     assert not summary.failed
@@ -146,24 +132,24 @@ def test_a_result_of_other_settings_fails_and_stays(
 def test_the_cores_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert house.threads(8)["OMP_NUM_THREADS"] == "2"
+    assert house.environment_of(8)["OMP_NUM_THREADS"] == "2"
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert house.threads(8)["OMP_NUM_THREADS"] == "5", "what the user set stays"
+    assert house.environment_of(8)["OMP_NUM_THREADS"] == "5", "what the user set stays"
 
 
 def test_a_request_arrives_as_it_was(tmp_path: Path) -> None:
     request = Request(
-        unit=UNITS[1], attacks=(attack("sst2", "textfooler-real"),), paths=Paths(data=tmp_path, subset=True),
+        unit=UNITS[1], attacks=("textfooler-real",), paths=Paths(data=tmp_path, subset=True),
         store=tmp_path / "s", results=tmp_path / "r", processes=4, search_only=True, drop_models=True,
     )  # fmt: skip
-    assert Request.of_json(request.to_json()) == request
+    assert build(Request, json.loads(json.dumps(to_plain(request)))) == request
 
 
 FORKS = """
 import multiprocessing, sys, threading, time
-from robust_tickets.reproduce import worker
+from robust_tickets.experiment import execute
 sys.stdin.readline()
-threading.Thread(target=worker._end_with_starter, daemon=True).start()
+threading.Thread(target=execute._end_with_starter, daemon=True).start()
 time.sleep(0.2)
 process = multiprocessing.get_context("fork").Process(target=print, args=("into the log",), daemon=True)
 process.start()
@@ -189,13 +175,13 @@ def test_a_worker_unwinds_before_it_ends() -> None:
     """Locks are left and workers ended, as after Ctrl-C; a second signal does not cut that short."""
     before = signal.getsignal(signal.SIGTERM)
     try:
-        signal.signal(signal.SIGTERM, worker.leave)
+        signal.signal(signal.SIGTERM, execute._interrupt)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGTERM)
     finally:
         signal.signal(signal.SIGTERM, before)
-    worker.synchronize()
+    execute._synchronize()
 
 
 def test_a_stage_is_one_process_s_at_a_time(tmp_path: Path) -> None:
@@ -225,19 +211,6 @@ def test_a_time_has_its_unit() -> None:
     for wrong in ("25", "", "m", "5 parsecs"):
         with pytest.raises(TicketsError, match="20m"):
             seconds(wrong, "--budget")
-
-
-def test_a_job_that_was_not_chosen_is_not_confirmed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for name in ("train", "validation", "test"):
-        (tmp_path / "data" / "sst2").mkdir(parents=True, exist_ok=True)
-        (tmp_path / "data" / "sst2" / f"{name}.csv").write_text("sentence,label\ngood,1\nbad,0\n")
-    given = ["--attacks", "deepwordbug-confirm", "--dry-run", "--data", str(tmp_path / "data")]
-    given += ["--results", str(tmp_path / "r")]
-    for arm in ("sturdy_b", "earlyrobust"):
-        refused = f"bert-base-uncased/sst2/{arm}/corrected/seed-0"
-        assert "attacked once" in tickets(capsys, "reproduce", "--job", refused, *given, code=2)["error"]["message"]
-    confirmed = "bert-base-uncased/sst2/finetune/corrected/seed-0"
-    assert tickets(capsys, "reproduce", "--job", confirmed, *given)["jobs"] == {confirmed: ["deepwordbug-confirm"]}
 
 
 def test_two_real_processes_share_a_search(

@@ -5,30 +5,30 @@ from __future__ import annotations
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from robust_tickets.cli.options import Answer, Common
+from robust_tickets.cli.options import Answer, Common, flag, is_folder
+from robust_tickets.config import Settings, setting
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import check_writable
 from robust_tickets.progress import duration, say, warn
 from robust_tickets.progress import seconds as in_seconds
-from robust_tickets.report.format import plural
+from robust_tickets.report.format import NONE
+from robust_tickets.report.tables import plain_table, to_terminal
 from robust_tickets.reproduce import published as papers
 from robust_tickets.reproduce.arms import printed_as
 from robust_tickets.reproduce.job import Flavour, Job
-from robust_tickets.reproduce.published import Paper, Table
+from robust_tickets.reproduce.published import Table
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as Grid
 
-    from robust_tickets.reproduce.cost import Cost, Device
+    from robust_tickets.reproduce.cost import Cost
     from robust_tickets.reproduce.outcome import Outcome
     from robust_tickets.reproduce.paths import Paths
     from robust_tickets.reproduce.plan import Plan
@@ -40,13 +40,12 @@ HEADERS = {
     "clean": "Clean", "aua": "Aua", "suc": "Suc", "queries": "Query", "speedup_vs_pgd": "× PGD", "speedup_vs_freelb": "× FreeLB",
     "speedup_lost_to_search": "if searched", "encoder_millions": "M*", "total_millions": "M",
 }  # fmt: skip
-MANY = 3  # runs that failed for one reason are reported in one line
 Flag = Annotated[bool, Parameter(negative="")]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class PlanOptions:
+class PlanOptions(Settings):
     """What is asked for.
 
     Parameters
@@ -80,23 +79,24 @@ class PlanOptions:
     paper: Literal["er", "rt", "or"] | None = None
     campaign: str | None = None
     dry_run: Flag = False
-    seeds: int | None = None
+    seeds: int | None = setting(None, at_least=1, hint="leave it out for 5 runs of each method")
     flavour: Flavour = "corrected"
     only: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)] = ()
     attacks: str | None = None
     job: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
     search_only: Flag = False
 
+    def shown(self, name: str) -> str:
+        return flag(name)
+
     @property
     def groups(self) -> tuple[str, ...] | None:
-        if self.attacks is None:
-            return None
-        return tuple(name.strip() for name in self.attacks.split(",") if name.strip())
+        return None if self.attacks is None else tuple(filter(None, map(str.strip, self.attacks.split(","))))
 
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class RunOptions(Settings):
     """How runs are made, and where their results lie.
 
     Parameters
@@ -116,24 +116,18 @@ class RunOptions:
     """
 
     budget: str | None = None
-    processes: int = 1
+    processes: int = setting(1, at_least=1, hint="1 runs one after the other")
     drop_models: Flag = False
     results: Path = Path("results")
     out: Path = Path("runs/reproduce")
     page: Path | None = None
 
+    def shown(self, name: str) -> str:
+        return flag(name)
+
     @property
     def seconds(self) -> float | None:
         return in_seconds(self.budget, "--budget") if self.budget is not None else None
-
-    def check(self) -> None:
-        """Refuse what would fail in the end."""
-        if self.processes < 1:
-            raise _refused(f"--processes is at least 1, got {self.processes}", "1 runs one after the other")
-        for name, folder in (("results", self.results), ("out", self.out)):
-            if os.path.exists(folder) and not os.path.isdir(folder):
-                raise _refused(f"--{name} {folder} is a file", "give a folder")
-        check_page(self.page)
 
 
 @Parameter(name="*")
@@ -183,48 +177,31 @@ def reproduce(
     tables
         Their ids: ER-T1, ER-F3.
     """
-    given = {"only": plan.only, "seeds": plan.seeds, "budget": run.budget, "attacks": plan.attacks}
-    narrowed = [f"--{name}" for name, value in given.items() if value not in (None, ())]  # which runs, or how many
-    asked = [*tables, *([plan.campaign] if plan.campaign else [])]
-    if plan.list_ or plan.published:
-        more = bool(plan.campaign or narrowed or plan.dry_run or run.page)
-        alone = not tables if plan.list_ else len(tables) == 1
-        if more or not alone or plan.list_ == plan.published:
-            hint = "`tickets reproduce --list` shows the ids, `tickets reproduce ER-T1 --published` one table"
-            raise _refused("expected `--list` alone, or one table with `--published`", hint)
-    if plan.paper is not None and not plan.list_:
-        raise _refused("--paper goes with --list; a table's id names its paper", f"leave out --paper {plan.paper}")
+    asked = {"--list": plan.list_, "--job": plan.job, "--campaign": plan.campaign, "tables": tables}
+    given = [name for name, value in asked.items() if value] or (["--page"] if run.page else [])
+    if len(given) != 1 or (plan.published and len(tables) != 1):
+        hint = "`tickets reproduce --list` shows the ids, `tickets reproduce ER-T1 --dry-run` what one would cost"
+        raise _refused("name some tables, a campaign or jobs, or give --list; of these one at a time", hint)
+    needed = {"paper": "--list", "search_only": "--job", "only": "tables", "seeds": "tables", "attacks": "tables"}
+    for name, by in needed.items():
+        by_campaign, by_job = given == ["--campaign"] and by == "tables", given == ["--job"] and name == "attacks"
+        if getattr(plan, name) not in (None, False, ()) and given != [by] and not by_campaign and not by_job:
+            raise _refused(f"{flag(name)} does not go with {given[0]}", f"it goes with {by}")
     if plan.list_:
-        return contents([papers.paper(plan.paper)] if plan.paper else papers.papers())
+        return contents(plan.paper)
     if plan.published:
         return as_published(papers.table(tables[0]))
-    if plan.search_only and not plan.job:
-        raise _refused("--search-only goes with --job", "name the runs: --job ID")
-    both = "two commands: what both need is run once, if --results and --out are the same"
-    if plan.job and (asked or plan.only or plan.seeds is not None or run.page is not None):
-        raise _refused("--job names single runs, without tables, a campaign, --only, --seeds or --page", both)
-    if tables and plan.campaign is not None:
-        raise _refused("either tables or a campaign, not both at once", both)
-    if plan.seeds is not None and plan.seeds < 1:
-        raise _refused(f"--seeds is at least 1, got {plan.seeds}", "leave it out for 5 runs of each method")
-    run.check()
+    check_page(run.page)
+    if given == ["--page"]:
+        from robust_tickets.reproduce.page import write_page
+
+        written = str(write_page(run.page, run.results))  # type: ignore[arg-type]
+        return Answer(data={"written": [written]}, show=lambda console: print(f"written: {written}"))
+    is_folder(run.out)
     if plan.job:
         return single(plan, run, files.paths(), log=common.quiet)
-    if asked and plan.dry_run:
-        planned = Planned.of(tables, plan, run, files.paths())
-        return Answer(data=planned.data(), show=planned.show)
-    if asked:
-        return whole(Planned.of(tables, plan, run, files.paths()), log=common.quiet)
-    if run.page is None:
-        hint = "`tickets reproduce --list` shows the ids, `tickets reproduce ER-T1 --dry-run` what one would cost"
-        raise _refused("name some tables or a campaign, or ask for `--list`", hint)
-    if narrowed:
-        hint = f"leave out {', '.join(narrowed)}, or name some tables"
-        raise _refused(f"{narrowed[0]} goes with tables or a campaign; without them --page is of all results", hint)
-    from robust_tickets.reproduce.page import write_page
-
-    written = str(write_page(run.page, run.results))
-    return Answer(data={"written": [written]}, show=lambda console: print(f"written: {written}"))
+    planned = planned_of(tables, plan, run, files.paths())
+    return Answer(data=planned.data(), show=planned.show) if plan.dry_run else whole(planned, log=common.quiet)
 
 
 def _refused(message: str, hint: str) -> TicketsError:
@@ -233,16 +210,16 @@ def _refused(message: str, hint: str) -> TicketsError:
 
 def check_page(page: Path | None) -> None:
     """Before anything is run: it is written last."""
-    if page is None:
-        return
-    if os.path.isdir(page):
+    if page is not None and os.path.isdir(page):
         raise _refused(f"--page {page} is a folder", "give a file in it")
-    check_writable(page.parent)
+    if page is not None:
+        check_writable(page.parent)
 
 
-def contents(asked: Sequence[Paper]) -> Answer:
-    """All tables and figures of some papers."""
-    found = [one for one in papers.tables() if one.paper in [paper.id for paper in asked]]
+def contents(paper: str | None) -> Answer:
+    """All tables and figures, or those of a paper."""
+    found = [one for one in papers.tables() if paper in (None, one.paper)]
+    of = [one for one in papers.papers() if paper in (None, one.id)]
     numbers = {one.id: len(papers.cells(one.id)) for one in found}
     entries = [
         {
@@ -253,20 +230,14 @@ def contents(asked: Sequence[Paper]) -> Answer:
     ]  # fmt: skip
 
     def show(console: Console) -> None:
-        for paper in asked:
-            grid = _grid("id", "title", "rows ×\ncolumns", "numbers", "tasks", right=(2, 3), wraps=(1,))
-            grid.title, grid.title_justify = f"{paper.title} ({paper.name}, {paper.venue})", "left"
+        for paper in of:
+            _line(console, f"{paper.title} ({paper.name}, {paper.venue})")
             for one in (one for one in found if one.paper == paper.id):
-                table = one.kind == "table"
-                size = f"{len(one.rows)} × {len(one.columns)}" if table else "figure"
-                grid.add_row(one.id, one.title, size, str(numbers[one.id]) if table else "", _in_lines(one.tasks))
-            console.print(grid)
-            console.print()
-        count = len([one for one in found if one.kind == "table"])
-        figures = f"{len(found) - count} figures, whose values the texts do not give"
-        print(f"{sum(numbers.values())} numbers in {count} tables; {figures}")
+                size = f"{len(one.rows)} × {len(one.columns)}" if one.kind == "table" else one.kind
+                _line(console, f"{one.id}  {one.title} ({', '.join([size, *one.tasks])})", "  ")
+        _line(console, f"{sum(numbers.values())} numbers; the texts do not give the values of the figures")
 
-    data = {"papers": [asdict(paper) for paper in asked], "tables": entries, "numbers": sum(numbers.values())}
+    data = {"papers": [asdict(one) for one in of], "tables": entries, "numbers": sum(numbers.values())}
     return Answer(data=data, show=show)
 
 
@@ -279,78 +250,44 @@ def as_published(table: Table) -> Answer:
         **asdict(table), "source": table.source, "cells": [asdict(cell) for cell in cells], "notes": notes,
         "paper_notes": list(paper.notes), "findings": [asdict(one) for one in papers.findings(table.id)], "metrics": metrics,
     }  # fmt: skip
+    values = {(c.task, c.row, c.backbone, c.metric, c.attack): printed_as(c.metric, c.value) for c in cells}
+    heads, attack = list[str](), None
+    for column in table.columns:  # an attack stands over the first of its columns
+        over = f"{SHORT[column.attack]}\n" if column.attack and column.attack != attack else ""
+        heads.append(over + HEADERS[column.metric])
+        attack = column.attack
 
     def show(console: Console) -> None:
-        _line(console, f"{table.id}  {table.title}\n{table.source}: {paper.title}\n")
-        if cells:
-            console.print(_printed(table, console), crop=False)
-        else:
-            _line(console, f"{table.shows}\nIts values are not in the paper's text. To redraw it: {table.redrawn}.")
+        _line(console, f"{table.id}  {table.title}", style="bold")
+        _line(console, f"{table.source}: {paper.title}")
+        for task in table.tasks if cells else ():
+            rows = [
+                (
+                    row.name,
+                    *(values.get((task, row.name, row.backbone, c.metric, c.attack), NONE) for c in table.columns),
+                )
+                for row in table.rows
+                if row.task == task
+            ]
+            console.print(to_terminal(plain_table(task, [task, *heads], rows), console, console.options))
+        if not cells:
+            _line(console, f"{table.shows} Its values are not in the paper's text. To redraw it: {table.redrawn}.")
         if "encoder_millions" in metrics:
             _line(console, "* millions of parameters without embeddings")
-        _line(console, f"\nRecipes of ours: {', '.join(table.recipes)}")
-        _items(console, f"About {table.id}", notes)
-        _items(console, f"About all numbers of {paper.name}", paper.notes)
+        _line(console, f"Recipes of ours: {', '.join(table.recipes)}")
+        for note in (*notes, *paper.notes):
+            _line(console, note, "- ")
 
     return Answer(data=data, show=show)
 
 
-def _printed(table: Table, console: Console) -> Grid:
-    """A section a task. Where the terminal is too narrow it may wrap the lines: better than numbers cut in two."""
-    from rich.measure import Measurement
+def _line(console: Console, words: str, first: str = "", style: str = "") -> None:
     from rich.text import Text
 
-    values = {(c.task, c.row, c.backbone, c.metric, c.attack): c.value for c in papers.cells(table.id)}
-    attacked, headers = any(column.attack for column in table.columns), [""]
-    for column, before in zip(table.columns, (None, *table.columns), strict=False):
-        first = column.attack and (before is None or before.attack != column.attack)  # it stands over its first column
-        headers.append((f"{SHORT[str(column.attack)] if first else ''}\n" if attacked else "") + HEADERS[column.metric])
-    grid = _grid(*headers, right=range(1, len(headers)))
-    grid.padding = (0, 0, 0, 0)
-    for task in table.tasks:
-        grid.add_row(Text(task, style="bold"))
-        rows = [row for row in table.rows if row.task == task]
-        for row in rows:
-            key = (row.task, row.name, row.backbone)
-            shown = [_number(c.metric, values.get((*key, c.metric, c.attack))) for c in table.columns]
-            grid.add_row(Text(f" {row.name}"), *shown, end_section=row is rows[-1] and task != table.tasks[-1])
-    grid.width = Measurement.get(console, console.options.update(width=10_000), grid).maximum
-    return grid
-
-
-def _number(metric: str, value: float | None) -> str:
-    if value is None:
-        return "–"
-    return f"−{value}" if metric == "speedup_lost_to_search" else printed_as(metric, value)
-
-
-def _grid(*headers: str, right: Iterable[int] = (), wraps: Iterable[int] = ()) -> Grid:
-    from rich import box
-    from rich.table import Table as Grid
-
-    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-    for i, header in enumerate(headers):
-        grid.add_column(header, justify="right" if i in right else "left", no_wrap=i not in wraps)
-    return grid
-
-
-def _line(console: Console, words: str) -> None:
-    from rich.text import Text
-
-    console.print(Text(words))
-
-
-def _items(console: Console, title: str, lines: Iterable[str]) -> None:
-    _line(console, f"\n{title}")
-    for words in lines:
-        _line(
-            console,
-            textwrap.fill(words, console.width, initial_indent="- ", subsequent_indent="  ", break_on_hyphens=False),
-        )
-
-
-def _in_lines(tasks: Sequence[str], most: int = 3) -> str:
-    return ",\n".join(", ".join(tasks[i : i + most]) for i in range(0, len(tasks), most)) or "–"
+    rest = " " * len(first)
+    how: dict[str, Any] = {"break_on_hyphens": False, "break_long_words": False}
+    filled = textwrap.fill(words, console.width, initial_indent=first, subsequent_indent=rest, **how)
+    console.print(Text(filled, style=style))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,87 +299,50 @@ class Planned:
     paths: Paths
     outcomes: tuple[Outcome, ...]
     cost: Cost
-    device: Device
-    refused: Mapping[Job, str]  # why results that are there are not taken
-    elsewhere: tuple[float, Device] | None = None  # on the GPU that the numbers were measured on, where this is none
-
-    @classmethod
-    def of(cls, tables: Sequence[str], asked: PlanOptions, run: RunOptions, paths: Paths) -> Planned:
-        from robust_tickets.reproduce import plan as plans
-        from robust_tickets.reproduce.cost import OURS, cost, device
-        from robust_tickets.reproduce.outcome import foreign, read_all
-        from robust_tickets.reproduce.protocol import part_of
-
-        only, outcomes = plans.read_only(asked.only), read_all(run.results)
-        how: dict[str, Any] = {"only": only, "flavour": asked.flavour, "seeds": asked.seeds, "groups": asked.groups}
-        plan = (
-            plans.campaign(asked.campaign, paths, **how) if asked.campaign else plans.plan(tables, paths=paths, **how)
-        )
-        concerned = [one for one in outcomes if one.unit in plan.attacks or (part_of(one.notes) and not paths.subset)]
-        refused = {one.unit: why for one in concerned if (why := foreign(one, paths))}
-        taken = tuple(one for one in outcomes if one.unit not in refused)
-        here, there = (cost(plan, taken, on, paths, store=run.out) for on in (device(), device(OURS)))
-        elsewhere = (there.total, device(OURS)) if device().name != OURS else None
-        return cls(
-            plan=plan, run=run, paths=paths, outcomes=taken, cost=here, device=device(), refused=refused, elsewhere=elsewhere
-        )  # fmt: skip
+    device: str
+    refused: dict[Job, str]  # why results that are there are not taken
+    elsewhere: dict[str, Any] | None  # on the GPU that the numbers were measured on, where this is none
 
     def lines(self) -> list[str]:
-        """The plan in a few lines."""
+        """The plan in a few lines, and what is missing, with how many cells cannot be made without it."""
         plan, cost, budget = self.plan, self.cost, self.run.seconds
-        cannot, made = [cell for cell in plan.cells if cell.why], {one.unit for one in self.outcomes}
-        there = sum(any(unit in made for unit in cell.units) for cell in cannot)
-        barred = f", of which {len(cannot)} cannot be run here" if cannot else ""
-        barred += f" ({there} of them with results)" if there else ""
-        searched = len(plan.searches)  # of these nothing is trained
-        trained = len(plan.units) - searched
-        runs = [plural(trained, "training run")] if trained or not searched else []
-        runs += [f"{searched} search{'es' * (searched != 1)} without training"] if searched else []
-        cells = f"{plural(len(plan.cells), 'cell')}{barred}"
-        lines = [plan.title, f"{cells}; {' and '.join(runs)}, {len(cost.done) or 'none'} done"]
-        if not self.run.results.is_dir():
-            lines.append(f"results: there is no folder {self.run.results} here; --results names another")
-        for words, count in Counter(self.refused.values()).items():
-            lines.append(f"not taken: {plural(count, 'result')}: {words}; give another folder as --results")
-        if self.paths.data is None and plan.units:
-            lacks = "" if find_spec("datasets") else ', which needs `pip install "robust-tickets[hub]"`'
-            lines.append(f"data: from the Hub{lacks}; or --data FOLDER with one folder a task")
-        if self.paths.models is None and plan.units:
-            lines.append("models: from the Hub; or --models FOLDER with one folder a backbone")
-        if cost.units:
-            kinds = {"search": cost.search, "train": cost.train, "attack": cost.attack}
-            parts = ", ".join(f"{kind} {duration(seconds)}" for kind, seconds in kinds.items() if seconds >= 1)
-            other = f"; about {duration(self.elsewhere[0])} on {self.elsewhere[1].about}" if self.elsewhere else ""
-            lines.append(f"cost: about {duration(cost.total)} on {self.device.about} ({parts}){other}")
-        elif plan.units:
-            lines.append("cost: nothing is left to run")
-        if budget is not None and cost.units:
-            fit = f"about {self.fit(budget)} of {plural(len(cost.units), 'run')} fit"
-            lines.append(f"budget {duration(budget)}: {fit}")
-        return lines
+        cannot = Counter(cell.why for cell in plan.cells if cell.why)
+        counts = f"{len(plan.cells)} cells, {cannot.total()} that cannot be run here; "
+        lines = [
+            plan.title,
+            f"{counts}{len(plan.units)} runs ({len(plan.searches)} searches alone), {len(cost.done)} done",
+        ]
+        for why, count in Counter(self.refused.values()).items():
+            lines.append(f"not taken: {why} (results: {count}); give another folder as --results")
+        other = self.elsewhere and f"; about {duration(self.elsewhere['seconds'])} on {self.elsewhere['device']}"
+        lines.append(f"cost of the rest: about {duration(cost.total)} on {self.device}{other or ''}")
+        if budget is not None:
+            lines.append(f"budget {duration(budget)}: about {self.fit(budget)} of {len(cost.units)} runs fit")
+        lines += [f"missing: {why} (cells: {count})" for why, count in cannot.items()]
+        return lines + [
+            f"missing for some attacks: {one}" for one in plan.missing if not any(one in why for why in cannot)
+        ]
 
     def show(self, console: Console) -> None:
-        """The same in the terminal, with a line for each arm, and what is missing."""
+        """The same in the terminal, with a line for each arm."""
         for line in self.lines():
             _line(console, line)
-        grid, rows = _grid("arm", "task", "runs", "done", "left", "attacks", right=(2, 3, 4)), self.arms()
-        for row in rows:
-            left = duration(row["seconds"]) if row["runs"] > row["done"] else "–"
-            counts = str(row["runs"]), str(row["done"])
-            grid.add_row(row["arm"], row["task"], *counts, left, str(len(row["attacks"]) or "–"))
-        if rows:
-            console.print()
-            console.print(grid)
-        for names in dict.fromkeys(tuple(row["attacks"]) for row in rows if row["attacks"]):
-            _line(console, textwrap.fill(f"{len(names)} attacks: {', '.join(names)}", console.width))
-        if lacking := self.lacking():
-            _items(console, "missing", lacking)
-
-    def lacking(self) -> list[str]:
-        """What is missing, each once, and how many cells cannot be made without it."""
-        found = Counter(cell.why for cell in self.plan.cells if cell.why)
-        lines = [f"{plural(count, 'cell')}: {why}" for why, count in found.items()]
-        return lines + [f"some attacks: {one}" for one in self.plan.missing if not any(one in why for why in found)]
+        rows = [
+            (
+                row["arm"],
+                row["task"],
+                str(row["runs"]),
+                str(row["done"]),
+                duration(row["seconds"]),
+                ", ".join(row["attacks"]),
+            )
+            for row in self.arms()
+        ]
+        console.print(
+            to_terminal(
+                plain_table("", ("arm", "task", "runs", "done", "left", "attacks"), rows), console, console.options
+            )
+        )
 
     def arms(self) -> list[dict[str, Any]]:
         """Each arm and task: its runs, what of them is done, what the others cost and what attacks them."""
@@ -461,71 +361,82 @@ class Planned:
 
     def fit(self, budget: float) -> int:
         """How many runs of the order would be ended in time."""
-        count, spent = 0, 0.0
-        for seconds in self.cost.units.values():
-            spent += seconds
-            count += spent <= budget
-        return count
+        times = list(self.cost.units.values())
+        return sum(sum(times[: i + 1]) <= budget for i in range(len(times)))
 
     def data(self) -> dict[str, Any]:
         """The same for JSON."""
         plan, cost, budget = self.plan, self.cost, self.run.seconds
-        other = {"device": self.elsewhere[1].about, "seconds": self.elsewhere[0]} if self.elsewhere else None
         return {
             "title": plan.title,
-            "device": self.device.about,
+            "device": self.device,
             "cells": [{**asdict(cell), "units": [unit.id for unit in cell.units]} for cell in plan.cells],
             "units": [unit.id for unit in plan.units],
             "arms": self.arms(),
             "done": [unit.id for unit in cost.done],
             "refused": list(self.refused.values()),
             "seconds": {"search": cost.search, "train": cost.train, "attack": cost.attack, "total": cost.total},
-            "elsewhere": other,
+            "elsewhere": self.elsewhere,
             "missing": list(plan.missing),
             **({} if budget is None else {"budget": budget, "fit": self.fit(budget)}),
         }
 
 
+def planned_of(tables: Sequence[str], asked: PlanOptions, run: RunOptions, paths: Paths) -> Planned:
+    """The plan of tables or of a campaign, held against the results that are there."""
+    from robust_tickets.reproduce import plan as plans
+    from robust_tickets.reproduce.cost import OURS, cost, device
+    from robust_tickets.reproduce.outcome import foreign, read_all
+    from robust_tickets.reproduce.protocol import part_of
+
+    how: dict[str, Any] = {"only": plans.read_only(asked.only), "flavour": asked.flavour, "seeds": asked.seeds}
+    how |= {"groups": asked.groups, "paths": paths}
+    plan = plans.campaign(asked.campaign, **how) if asked.campaign else plans.plan(tables, **how)
+    outcomes, on = read_all(run.results), device()
+    concerned = [one for one in outcomes if one.unit in plan.attacks or (part_of(one.notes) and not paths.subset)]
+    refused = {one.unit: why for one in concerned if (why := foreign(one, paths))}
+    taken = tuple(one for one in outcomes if one.unit not in refused)
+    there = {"device": device(OURS).about, "seconds": cost(plan, taken, device(OURS), paths, run.out).total}
+    return Planned(
+        plan=plan,
+        run=run,
+        paths=paths,
+        outcomes=taken,
+        cost=cost(plan, taken, on, paths, run.out),
+        device=on.about,
+        refused=refused,
+        elsewhere=there if on.name != OURS else None,
+    )
+
+
 def single(plan: PlanOptions, run: RunOptions, paths: Paths, *, log: bool) -> Answer:
-    """Run single jobs; no table is filled. With ``dry_run`` name them and their attacks alone."""
-    from robust_tickets.reproduce.plan import may_confirm
-    from robust_tickets.reproduce.protocol import CONFIRM
+    """Run single jobs with the attacks that can be had here; no table is filled. With ``dry_run`` name them alone."""
+    from robust_tickets.reproduce.paths import missing
+    from robust_tickets.reproduce.protocol import attacks, refuse_confirming
     from robust_tickets.reproduce.runner import run_jobs
 
-    requests = [_request(Job.of_id(id), plan, run, paths) for id in dict.fromkeys(plan.job)]
-    for one in requests:
-        if any(attack.group == CONFIRM for attack in one.attacks) and not may_confirm(one.unit):
-            message = (
-                f"{one.unit.id} is not confirmed: that split is attacked once, for the chosen recipe and its rivals"
-            )
-            raise _refused(message, "leave the confirming attacks out")
-    named = {one.unit.id: [attack.name for attack in one.attacks] for one in requests}
-    lines = [" ".join([id, *names]) for id, names in named.items()]
+    groups = () if plan.search_only else ("main",) if plan.groups is None else plan.groups
+    refuse_confirming(groups)
+    requests = []
+    for unit in map(Job.of_id, plan.job):
+        own, names = missing(paths, unit), []
+        for one in attacks(unit.task, groups, unit.flavour):
+            if lacks := [words for words in missing(paths, unit, (one,)) if words not in own]:
+                warn(f"{unit.id}: {one.name} is left out: {'; '.join(lacks)}")
+            else:
+                names.append(one.name)
+        requests.append(_request(unit, names, run, paths, search_only=plan.search_only))
+    data: dict[str, Any] = {"jobs": {one.unit.id: list(one.attacks) for one in requests}}
+    lines = [" ".join([id, *names]) for id, names in data["jobs"].items()]
     if plan.dry_run:
-        return Answer(data={"jobs": named}, show=lambda _: print("\n".join(lines)))
+        return Answer(data=data, show=lambda _: print("\n".join(lines)))
     summary = run_jobs(requests, budget=run.seconds, log=log)
-    lines = [*_failed(summary), *(f"left: {unit.id}" for unit in summary.left), summary.line]
-    data = {"jobs": named, "work": _summary(summary)}
-    return Answer(data=data, show=lambda _: print("\n".join(lines)), exit_code=FAILED if summary.failed else 0)
+    data["work"] = _summary(summary)
+    code = FAILED if summary.failed else 0
+    return Answer(data=data, show=lambda _: print("\n".join(_ended(summary))), exit_code=code)
 
 
-def _request(unit: Job, plan: PlanOptions, run: RunOptions, paths: Paths) -> Request:
-    """A job with the attacks that can be had here: those asked for, or the group ``main``; of a search alone none."""
-    from robust_tickets.reproduce.paths import missing
-    from robust_tickets.reproduce.protocol import attacks
-
-    names = () if plan.search_only else ("main",) if plan.groups is None else plan.groups
-    own, there = missing(paths, unit), []
-    for one in attacks(unit.task, names, unit.flavour):
-        lacks = [words for words in missing(paths, unit, (one,)) if words not in own]
-        if lacks:
-            warn(f"{unit.id}: {one.name} is left out: {'; '.join(lacks)}")
-        else:
-            there.append(one)
-    return _requested(unit, there, run, paths, search_only=plan.search_only)
-
-
-def _requested(unit: Job, attacks: Iterable[Any], run: RunOptions, paths: Paths, *, search_only: bool) -> Request:
+def _request(unit: Job, attacks: Iterable[str], run: RunOptions, paths: Paths, *, search_only: bool) -> Request:
     from robust_tickets.reproduce.worker import Request
 
     return Request(
@@ -545,20 +456,18 @@ def whole(planned: Planned, *, log: bool) -> Answer:
     plan, run = planned.plan, planned.run
     for line in planned.lines():
         say(line)
-    for line in planned.lacking():
-        say(f"missing: {line}")
     requests = [
-        _requested(unit, plan.attacks[unit], run, planned.paths, search_only=unit in plan.searches)
-        for unit in plan.units
+        _request(unit, [one.name for one in attacks], run, planned.paths, search_only=unit in plan.searches)
+        for unit, attacks in ((unit, plan.attacks[unit]) for unit in plan.units)
     ]
     summary = run_jobs(requests, budget=run.seconds, log=log)
-    flavour: Flavour = next((cell.flavour for cell in plan.cells), "corrected")
+    flavour = plan.cells[0].flavour
     outcomes = tuple(o for o in read_all(run.results) if o.unit not in (*summary.refused, *planned.refused))
     # of searches there are none
     filled = [one for one in tables.fill_all(plan, outcomes, run.results, flavour=flavour) if one.cells]
-    drawn = {id for id in plan.tables if not id.startswith("campaign") and papers.table(id).kind == "figure"}
+    drawn = [id for id in plan.tables if not id.startswith("campaign") and papers.table(id).kind == "figure"]
     panels = {id: {(cell.backbone, cell.task) for cell in plan.cells if cell.table == id} for id in drawn}
-    figures = [charts.figure(id, outcomes, flavour=flavour, pairs=panels[id]) for id in plan.tables if id in drawn]
+    figures = [charts.figure(id, outcomes, flavour=flavour, pairs=panels[id]) for id in drawn]
     written = [path for one in filled for path in tables.write(one, run.out)]
     written += [charts.write(one, run.out) for one in figures]
     written += [write_page(run.page, run.results)] if run.page is not None and outcomes else []
@@ -572,28 +481,16 @@ def whole(planned: Planned, *, log: bool) -> Answer:
         for one in filled:
             tables.show(one, console)
         lines = [f"{figure.id}, not drawn: {figure.why}" for figure in figures if figure.why]
-        lines += _failed(summary)
-        if summary.left:
-            left = plural(len(summary.left), "training run")
-            lines.append(f"left by the budget: {left}; the same command resumes")
-        for line in (*lines, *(f"written: {path}" for path in written)):
-            print(line)
+        print("\n".join([*lines, *_ended(summary), *(f"written: {path}" for path in written)]))
 
     return Answer(data=data, show=show, exit_code=FAILED if summary.failed else 0)
 
 
-def _failed(summary: Summary) -> list[str]:
-    """Why runs failed; many that failed for one reason, as without data, are one line. All ids stand in the JSON."""
-    from robust_tickets.reproduce.runner import in_a_line
-
-    reasons: dict[str, list[str]] = {}
-    for id, message in summary.why.items():
-        reasons.setdefault(in_a_line(message), []).append(id)
-    lines: list[str] = []
-    for why, ids in reasons.items():
-        named = ids if len(ids) < MANY else [f"{ids[0]} and {len(ids) - 1} others"]
-        lines += (f"failed: {one}: {why}" for one in named)
-    return lines
+def _ended(summary: Summary) -> list[str]:
+    """Which runs failed, by reason, and how many are left."""
+    failed = Counter(why.replace("\n  hint: ", "; ").splitlines()[0] for why in summary.why.values())
+    lines = [f"failed: {count} of the runs: {why}" for why, count in failed.items()]
+    return lines + ([f"left by the budget: {len(summary.left)} runs; the same command resumes"] if summary.left else [])
 
 
 def _summary(summary: Summary) -> dict[str, Any]:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
+import signal
 import sys
+import threading
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -271,6 +275,7 @@ def execute(request: Mapping[str, Any], loaded: Loaded | None = None) -> str:
     finished stages by their role); the model, ``max_length``, ``seed`` and ``source`` that theta_0 and the task come from; and the
     settings of the stage's component.
     """
+    request = {"needs": {}, **request}
     out, loaded = request.get("out"), loaded or Loaded()
     run = OneStage(folder=Path(out)) if out else RunFolder(folder=Path(request["run"]), processes=request["processes"])
     source = build(TaskSource, request["source"], "source") if request["source"] else None
@@ -358,16 +363,57 @@ def fingerprint(folder: str | Path | None) -> str:
     return digest([sha256_file(file) for file in files if file.is_file()])
 
 
-def main() -> None:
-    """Run the request on standard input; print the name of its stage, or the error, as JSON."""
-    request = json.load(sys.stdin)
+def serve(work: Callable[[Mapping[str, Any]], str]) -> None:
+    """Do ``work`` for the request on standard input; print what it returns, or the error, as JSON.
+
+    The process ends when the one that started it does, however that ends. SIGTERM unwinds it as Ctrl-C would; Ctrl-C itself is for the
+    process that started it.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _interrupt)
+    request, answer_to = json.loads(sys.stdin.readline()), os.dup(1)
+    os.dup2(2, 1)  # what is printed meanwhile belongs to the log
+    threading.Thread(target=_end_with_starter, daemon=True).start()
     try:
-        with progress.printed(), contextlib.redirect_stdout(sys.stderr):
-            answer: dict[str, Any] = {"stage": execute(request)}
-    except TicketsError as problem:
-        answer = {"error": vars(problem)}
-    print(json.dumps(answer))
+        with progress.printed():
+            answer: dict[str, Any] = {"result": work(request)}
+    except Exception as problem:
+        known = isinstance(problem, TicketsError)
+        if not known:
+            traceback.print_exc()
+        error = (
+            problem
+            if known
+            else TicketsError(f"{type(problem).__name__}: {problem}", exit_code=FAILED, code="job.crashed")
+        )
+        answer = {"error": vars(error)}
+    except KeyboardInterrupt:
+        _synchronize()
+        sys.exit(130)
+    os.write(answer_to, json.dumps(answer).encode() + b"\n")
+
+
+def _interrupt(*_: Any) -> None:
+    """Under CUDA MPS a process that ends with work on the device may break the others, so that it unwinds; a second signal cuts nothing short."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _end_with_starter() -> None:
+    """End at once when standard input closes. It is read without a lock, which a forked process would wait for."""
+    while os.read(0, 1):
+        pass
+    os._exit(1)
+
+
+def _synchronize() -> None:
+    """Wait for what the device still does for this process."""
+    import torch
+
+    if torch.cuda.is_initialized():
+        with contextlib.suppress(RuntimeError):
+            torch.cuda.synchronize()
 
 
 if __name__ == "__main__":
-    main()
+    serve(execute)

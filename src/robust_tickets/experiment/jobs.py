@@ -1,4 +1,4 @@
-"""Jobs: requests of stages handed to an engine, which runs each once, after those it needs, in this process or in fresh ones."""
+"""Jobs: requests handed to an engine, which runs each once, after those it needs, in this process or in fresh ones."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,14 +15,15 @@ from robust_tickets.config import digest
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.experiment.execute import Loaded, execute
 
-COMMAND = [sys.executable, "-P", "-m", "robust_tickets.experiment.execute"]  # the request comes on standard input
+COMMAND = [sys.executable, "-P", "-m", "robust_tickets.experiment.execute"]  # -P: nothing from the working directory
+GRACE = 10.0  # seconds that a process has to end by itself
 
 
 @dataclass(frozen=True)
 class Done:
-    """A finished job: the name of its stage in the run folder."""
+    """A finished job: of a stage, its name in the run folder."""
 
-    stage: str
+    result: str
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Local:
         self._requests: dict[str, tuple[Mapping[str, Any], Mapping[str, str]]] = {}
         self._results: dict[str, Done | Failed] = {}
         self._futures: dict[str, Future[Done | Failed]] = {}
-        self._running: set[subprocess.Popen[str]] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._pool = ThreadPoolExecutor(processes, thread_name_prefix="jobs") if processes else None
         self._cancelled = False
 
@@ -65,15 +67,29 @@ class Local:
 
     def finished(self) -> list[str]:
         """The stages of all jobs, also of those that only others needed."""
-        return [found.stage for job in self._requests if isinstance(found := self.wait(job), Done)]
+        return [found.result for job in self._requests if isinstance(found := self.wait(job), Done)]
 
     def cancel(self) -> None:
         """Begin no other job and end those that run; their stages resume from what is saved."""
         self._cancelled = True
-        for process in list(self._running):
+        running = list(self._running)
+        for process in running:
             process.terminate()
+        for process in running:
+            try:
+                process.wait(GRACE)
+            except subprocess.TimeoutExpired:
+                process.kill()
         if self._pool is not None:
             self._pool.shutdown()
+
+    def work(self, request: Mapping[str, Any]) -> str:
+        """Do a request in this process."""
+        return execute(request, self.loaded)
+
+    def start(self, request: Mapping[str, Any]) -> subprocess.Popen[bytes]:
+        """A fresh process for a request, which it gets on standard input."""
+        return subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def _run(self, job: str) -> Done | Failed:
         request, after = self._requests[job]
@@ -82,34 +98,47 @@ class Local:
             found = self.wait(other)
             if isinstance(found, Failed):
                 return found
-            needs[role] = found.stage
-        if self._cancelled:
-            return Failed(TicketsError("cancelled", hint="submit it again", exit_code=FAILED, code="job.cancelled"))
-        whole = {**request, "needs": needs}
+            needs[role] = found.result
+        whole = {**request, "needs": needs} if needs else request
         try:
-            return Done(execute(whole, self.loaded) if self._pool is None else self._in_fresh_process(whole))
+            self._refuse_cancelled()
+            return Done(self.work(whole) if self._pool is None else self._in_fresh_process(whole))
         except Exception as problem:  # a failure is a value: other jobs do not depend on it
             return Failed(problem)
 
+    def _refuse_cancelled(self) -> None:
+        if self._cancelled:
+            raise TicketsError("cancelled", hint="submit it again", exit_code=FAILED, code="job.cancelled")
+
     def _in_fresh_process(self, request: Mapping[str, Any]) -> str:
-        with subprocess.Popen(COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-            self._running.add(process)
-            try:
-                if self._cancelled:
-                    process.terminate()
-                answer, _ = process.communicate(json.dumps(request))
-            finally:
-                self._running.discard(process)
+        process = self.start(request)
+        self._running.add(process)
+        try:
+            if self._cancelled:  # it was not among those that ``cancel`` ended
+                process.kill()
+            with suppress(BrokenPipeError):  # it is gone already, which its exit code says
+                process.stdin.write(json.dumps(request).encode() + b"\n")  # type: ignore[union-attr]
+                process.stdin.flush()  # type: ignore[union-attr]
+            answer = process.stdout.read()  # type: ignore[union-attr]
+            process.wait()
+        finally:
+            self._running.discard(process)
+            for pipe in (process.stdin, process.stdout):
+                with suppress(BrokenPipeError):
+                    pipe.close()  # type: ignore[union-attr]
         try:
             found = json.loads(answer)
         except ValueError:
-            message = (
-                f"the process of a stage ({request['stage']}) ended with {process.returncode} and without an answer"
-            )
-            hint = "see its log above; the same command resumes"
-            raise TicketsError(message, hint=hint, exit_code=FAILED, code="job.no_answer") from None
+            self._refuse_cancelled()
+            code = process.returncode
+            raise TicketsError(
+                f"its process ended {f'by signal {-code}' if code < 0 else f'with exit code {code}'} and without an answer",
+                hint="if it was killed for memory, let fewer work at a time; see its log; the same command resumes",
+                exit_code=FAILED,
+                code="job.no_answer",
+            ) from None
         if "error" in found:
             error = TicketsError(found["error"].pop("message"), code="job.failed")
             vars(error).update(found["error"])
             raise error
-        return str(found["stage"])
+        return str(found["result"])

@@ -112,7 +112,7 @@ class Experiment:
         found = self.jobs.wait(job)
         if isinstance(found, Failed):
             raise found.error
-        return self.run.made(found.stage)
+        return self.run.made(found.result)
 
     def made(self, arm: Arm) -> Made:
         """The arm's model, trained or found done, and what it was made from."""

@@ -13,7 +13,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, get_args
 
-from robust_tickets.config import build
+from robust_tickets.config import build, tree_of
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.job import BERT, Flavour, Job
@@ -90,12 +90,6 @@ class Sweep:
         return Arm(name=name, title=title, base=self.base, **changed)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Way:
-    settings: Lines
-    tasks: Mapping[str, Lines] = field(default_factory=dict)
-
-
 @cache
 def arms() -> Mapping[str, Arm]:
     """All arms by name, in the flavour ``corrected``."""
@@ -119,14 +113,11 @@ def arm(name: str, flavour: Flavour = "corrected", task: str | None = None) -> A
     if name not in arms():
         hint = did_you_mean(name, arms(), listed_by="tickets ls arms")
         raise TicketsError(f"no arm is called {name!r}", hint=hint, code="arms.unknown")
-    if flavour not in FLAVOURS:
-        hint = did_you_mean(flavour, FLAVOURS)
-        raise TicketsError(f"no flavour is called {flavour!r}", hint=hint, code="arms.unknown_flavour")
     found = arms()[name]
     settings = [*found.settings, *found.tasks.get(task or "", ())]
     if flavour == "as-released" and found.ways:
-        way: _Way = build(_Way, toml("arms.toml")["ways"][found.ways], f"arms.toml: {found.ways}")
-        settings += [*way.settings, *way.tasks.get(task or "", ())]
+        way = toml("arms.toml")["ways"][found.ways]
+        settings += [*way["settings"], *way.get("tasks", {}).get(task, ())]
     return replace(found, settings=(*settings, *found.flavours.get(flavour, ())))
 
 
@@ -137,23 +128,19 @@ def older(name: str) -> Lines:
 
 def swept(name: str, task: str | None = None) -> tuple[tuple[float, str], ...]:
     """The points of a sweep: each value and the arm that has it, on ``task`` its base where that has the same value."""
-    if name not in sweeps():
-        hint = did_you_mean(name, sweeps())
-        raise TicketsError(f"no sweep is called {name!r}", hint=hint, code="arms.unknown_sweep")
     one = sweeps()[name]
     itself = one.drawn.get(task or "")
     return tuple((float(value), one.base if value == itself else f"{name}_{tag}") for value, tag in one.points)
 
 
-def tree(unit: Job, protocol_settings: Sequence[str] = (), attacks: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
+def tree(unit: Job, protocol_settings: Sequence[str] = ()) -> dict[str, Any]:
     """What ``experiment.recipe.resolve(unit.arm, tree, [arm(unit.arm).arm])`` takes; roles such as ``@real`` are still in it."""
-    from robust_tickets.config import tree_of
     from robust_tickets.experiment.recipe import recipe_tree
     from robust_tickets.reproduce.protocol import rules
 
     own = arm(unit.arm, unit.flavour, unit.task)
     made = recipe_tree(own.recipe)
-    made = {**made, "arms": _needed(made["arms"], own.arm, own.recipe), "title": own.title}
+    made = {**made, "arms": _needed(made["arms"], own.arm), "title": own.title}
     made |= {"model": unit.backbone, "task": unit.task, "seed": unit.seed}
     for key in ("baseline", "attack", "about"):
         made.pop(key, None)
@@ -169,24 +156,15 @@ def tree(unit: Job, protocol_settings: Sequence[str] = (), attacks: Sequence[Map
             table["searched_on"] = {**rules(table["searched_on"]["task"]).source, **table["searched_on"]}
     if not any(table.get(key) for table in made["arms"].values() for key in ("search", "ticket", "searched_on")):
         made.pop("search", None)
-    return {**made, "attack": [dict(one) for one in attacks]} if attacks else made
+    return made
 
 
-def _needed(tables: Mapping[str, Any], chosen: str, recipe: str) -> dict[str, Any]:
+def _needed(tables: Mapping[str, Any], chosen: str) -> dict[str, Any]:
     """The chosen arm, and those whose ticket it takes or matches."""
-    if chosen not in tables:
-        hint = did_you_mean(chosen, tables)
-        raise TicketsError(f"the recipe {recipe} has no arm {chosen!r}", hint=hint, code="arms.not_in_recipe")
-    found: dict[str, Any] = {}
-    wanted = [chosen]
-    while wanted:
-        name = wanted.pop()
-        found[name] = tables[name]
-        wanted += [
-            tables[name][key]
-            for key in ("ticket", "like")
-            if tables[name].get(key) in tables and tables[name][key] not in found
-        ]
+    found = {chosen: tables[chosen]}
+    for key in ("ticket", "like"):
+        if tables[chosen].get(key) in tables:
+            found |= _needed(tables, tables[chosen][key])
     return found
 
 
@@ -216,43 +194,6 @@ class Row:
     why: str = ""  # not empty: it cannot be made
 
 
-@dataclass(frozen=True, kw_only=True)
-class _RowEntry:
-    """A row of ``rows/*.toml``, which has an arm, a sweep or why there is none."""
-
-    name: str
-    arm: str = ""
-    sweep: str = ""
-    why: str = ""
-    published: str = ""  # the arm in the other flavours
-    unreleased: str = ""  # why there is none in the flavour as-released
-    tasks: Lines = ()
-    backbone: str = ""
-    x: float | None = None
-    seeds: int = 0
-
-    def rows(self, id: str, flavour: Flavour) -> Iterator[Row]:
-        printed = [row for row in published.table(id).rows if row.name == self.name]
-        tasks = self.tasks or tuple(dict.fromkeys(row.task for row in printed))
-        why = self.why or (self.unreleased if flavour == "as-released" else "")
-        own = self.published if flavour != "corrected" and self.published else self.arm
-        points: dict[tuple[float | None, str], Lines] = {} if self.sweep else {(self.x, own): tasks}
-        for found in zip(*(swept(self.sweep, task) for task in tasks), strict=True) if self.sweep else ():
-            for task, point in zip(tasks, found, strict=True):  # on a task the base may stand for a point
-                points[point] = (*points.get(point, ()), task)
-        backbone = self.backbone or (printed[0].backbone if printed else BERT)
-        for (x, arm), named in points.items():
-            yield Row(
-                table=id, name=self.name, arm="" if why else arm, backbone=backbone, tasks=named, x=x, seeds=self.seeds, why=why
-            )  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Rows:
-    rows: Mapping[str, tuple[_RowEntry, ...]]
-    over: Mapping[str, str] = field(default_factory=dict)
-
-
 def rows(id: str, flavour: Flavour = "corrected") -> tuple[Row, ...]:
     """Every row of a table, every point of a figure, in the papers' order."""
     return _rows(published.table(id).id, flavour)
@@ -261,19 +202,34 @@ def rows(id: str, flavour: Flavour = "corrected") -> tuple[Row, ...]:
 def over(id: str) -> str | None:
     """The arm whose time a table's speed-ups are over."""
     table = published.table(id)
-    return _of_paper(table.paper).over.get(table.id)
+    found: str | None = toml(f"rows/{table.paper}.toml").get("over", {}).get(table.id)
+    return found
 
 
 @cache
 def _rows(id: str, flavour: Flavour) -> tuple[Row, ...]:
-    entries = _of_paper(published.table(id).paper).rows[id]
-    return tuple(row for entry in entries for row in entry.rows(id, flavour))
+    table = published.table(id)
+    entries = toml(f"rows/{table.paper}.toml")["rows"][id]
+    return tuple(row for entry in entries for row in _of_entry(entry, table, flavour))
 
 
-@cache
-def _of_paper(paper: str) -> _Rows:
-    found: _Rows = build(_Rows, toml(f"rows/{paper}.toml"), f"rows/{paper}.toml")
-    return found
+def _of_entry(entry: Mapping[str, Any], table: published.Table, flavour: Flavour) -> Iterator[Row]:
+    """The rows of an entry of ``rows/*.toml``, which has an arm, a sweep or why there is none."""
+    printed = [row for row in table.rows if row.name == entry["name"]]
+    tasks = tuple(entry.get("tasks") or dict.fromkeys(row.task for row in printed))
+    why = entry.get("why") or (entry.get("unreleased", "") if flavour == "as-released" else "")
+    points: dict[tuple[float | None, str], Lines] = {}
+    if "sweep" in entry:
+        for found in zip(*(swept(entry["sweep"], task) for task in tasks), strict=True):
+            for task, point in zip(tasks, found, strict=True):  # on a task the base may stand for a point
+                points[point] = (*points.get(point, ()), task)
+    else:
+        own = entry.get("arm", "") if flavour == "corrected" else entry.get("published", entry.get("arm", ""))
+        points[float(entry["x"]) if "x" in entry else None, own] = tasks
+    about = {"name": entry["name"], "seeds": entry.get("seeds", 0), "why": why}
+    backbone = entry.get("backbone") or (printed[0].backbone if printed else BERT)
+    for (x, arm), named in points.items():
+        yield Row(table=table.id, arm="" if why else arm, backbone=backbone, tasks=named, x=x, **about)
 
 
 TASKS = {

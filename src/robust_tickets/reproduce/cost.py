@@ -10,13 +10,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from robust_tickets.config import FlagText, build, digest
 from robust_tickets.data.registered_tasks import TASKS
-from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import mapping
 from robust_tickets.report.run_data import number
 from robust_tickets.reproduce.arms import arm, arms, tree
@@ -51,9 +49,10 @@ class Device:
     half: float = 1.0  # times as fast an attack is on a copy in float16
     searches: Mapping[str, float] = field(default_factory=dict)  # times as long a method's update takes
 
-    def epoch(self, rows: float, tokens: float, batch: float, passes: float) -> float:
+    def epoch(self, rows: float, tokens: float, batch: float, adversary: Any = None) -> float:
         """An epoch of some rows of so many tokens."""
-        return self.margin * (rows / batch * (self.update + passes * self.each) + rows * tokens * passes * self.token)
+        count = passes(adversary)
+        return self.margin * (rows / batch * (self.update + count * self.each) + rows * tokens * count * self.token)
 
 
 TOKENS = Device(name="tokens", about="passes by their tokens", update=0, each=0, token=1, text=0, query=0, margin=1)
@@ -74,49 +73,7 @@ class Size:
     splits: Mapping[str, int | None] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Search:
-    """A method's epochs at most and how much of them is run, where the recipe does not say."""
-
-    epochs: float = 1
-    share: float | None = None  # of a search that its rule stops
-    fixed: float | None = None  # epochs where stop=fixed names none
-    adversary: Any = None
-    before: float = 0  # epochs of plain training before
-    batch: int | None = None
-    rows: float | None = None  # of text of its own
-    tokens: float = 0
-    rounds: float = 1
-    rounds_of: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Passes:
-    fixed: float = 2
-    each: float = 0
-    steps: float = 0  # where none are given
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Numbers:
-    """``cost.toml``."""
-
-    encoder: float
-    devices: Mapping[str, dict[str, Any]]
-    tasks: Mapping[str, Size]
-    adversaries: Mapping[str, _Passes]
-    searches: Mapping[str, _Search]
-    questions: Mapping[str, float]
-
-
-@cache
-def _numbers() -> _Numbers:
-    found: _Numbers = build(_Numbers, toml("cost.toml"), "cost.toml")
-    return found
-
-
-@dataclass(frozen=True, kw_only=True)
-class Piece:
+class Piece(NamedTuple):
     """One stage of work; jobs with the same ``key`` share it."""
 
     kind: Kind
@@ -141,15 +98,10 @@ class Cost:
 
 def device(name: str | None = None) -> Device:
     """A device of ``cost.toml``; by default what this machine seems to have, found without torch."""
-    known = _numbers().devices
     if name is None:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
         name = OURS if any(Path(one).exists() for one in DRIVER) and not hidden else "cpu"
-    if name not in known:
-        hint = did_you_mean(name, known)
-        raise TicketsError(f"no seconds are known of the device {name!r}", hint=hint, code="cost.unknown_device")
-    found: Device = build(Device, {"name": name, **known[name]}, f"cost.toml: {name}")
-    return found
+    return build(Device, {"name": name, **toml("cost.toml")["devices"][name]}, "cost.toml")  # type: ignore[no-any-return]
 
 
 def cost(
@@ -157,32 +109,29 @@ def cost(
     outcomes: Sequence[Outcome] = (),
     on: Device | None = None,
     paths: Paths = NOWHERE,
-    *,
     store: Path | None = None,
 ) -> Cost:
     """What is left of a plan after ``outcomes``; folders of ``paths`` are looked at for their sizes.
 
     Outcomes outlive stores: what was not made in this ``store`` and lacks an attack is trained again, its search too.
     """
-    on = device() if on is None else on
+    on = on or device()
     found = {outcome.unit: outcome for outcome in outcomes}
     trained = {unit for unit, outcome in found.items() if outcome.clean}  # of the others there is the search alone
     kept = [unit for unit in plan.units if unit in found and store is not None and (store / "units" / unit.id).is_dir()]
-    seen = {p.key for unit in kept for p in pieces(unit, (), on, paths, train=unit in trained)}
+    seen = {piece.key for unit in kept for piece in pieces(unit, (), on, paths, train=unit in trained)}
     spent: dict[Kind, float] = {"search": 0.0, "train": 0.0, "attack": 0.0}
     left: dict[Job, float] = {}
     for unit in plan.units:
-        open_attacks = [
-            one for one in plan.attacks[unit] if unit not in found or found[unit].attacked(one.name) is None
-        ]
-        if not open_attacks and (unit in trained or (unit in found and unit in plan.searches)):
+        lacking = [one for one in plan.attacks[unit] if unit not in found or found[unit].attacked(one.name) is None]
+        if not lacking and (unit in trained or (unit in found and unit in plan.searches)):
             continue
         left[unit] = 0.0
-        for piece in pieces(unit, open_attacks, on, paths, train=unit not in plan.searches):
-            if piece.key not in seen:
-                seen.add(piece.key)
-                spent[piece.kind] += piece.seconds
-                left[unit] += piece.seconds
+        for kind, key, seconds in pieces(unit, lacking, on, paths, train=unit not in plan.searches):
+            if key not in seen:
+                seen.add(key)
+                spent[kind] += seconds
+                left[unit] += seconds
     return Cost(**spent, units=left, done=tuple(unit for unit in plan.units if unit not in left))
 
 
@@ -196,23 +145,21 @@ def pieces(
     ran: float | None = None,
 ) -> Iterator[Piece]:
     """The stages of a job, with what each takes where nothing is shared. ``ran``: epochs after which its rule stopped the search."""
-    recipe = _plain(tree(unit, settings(unit, cuda=False), ()))
+    recipe = _plain(tree(unit, settings(unit, cuda=False)))
     name, share, size = arm(unit.arm, unit.flavour).arm, share_of(paths, unit.backbone), size_of(unit.task, paths)
     for search, task in _searches(recipe, name, unit.task):
-        known = _numbers().searches.get(search.get("name", ""))
-        if ran is not None and known is not None and known.share is not None:  # no arm has two of these
+        if ran is not None and "share" in toml("cost.toml")["searches"].get(search.get("name"), {}):  # one at most
             search = {**search, "stop": "fixed", "at_epoch": ran}
         seconds = share * search_seconds(search, size_of(task, paths), on)
         key = digest(["search", [unit.backbone, unit.seed, unit.repeat], task, search])
-        yield Piece(kind="search", key=key, seconds=seconds + on.start * (seconds > 0))
+        yield Piece("search", key, seconds + on.start * (seconds > 0))
     if train:
-        training = _merged(recipe.get("train", {}), recipe["arms"][name].get("train", {}))
-        epochs = float(training.get("run_epochs") or training.get("epochs", 3))
-        seconds = on.start + share * epochs * _epoch(training, size, on)
-        yield Piece(kind="train", key=digest(["train", unit.id]), seconds=seconds)
+        given = _merged(recipe.get("train", {}), recipe["arms"][name].get("train", {}))
+        epochs = float(given.get("run_epochs") or given.get("epochs", 3))
+        epoch = on.epoch(size.rows, size.tokens, given.get("batch_size") or size.batch, given.get("adversary"))
+        yield Piece("train", f"train {unit.id}", on.start + share * epochs * epoch)
     for one in attacks:
-        seconds = on.asking + share * _attack(one, size, on)
-        yield Piece(kind="attack", key=digest(["attack", unit.id, one.name]), seconds=seconds)
+        yield Piece("attack", f"attack {unit.id} {one.name}", on.asking + share * _attack(one, size, on))
 
 
 def work(outcome: Outcome) -> float | None:
@@ -222,13 +169,18 @@ def work(outcome: Outcome) -> float | None:
     are not.
     """
     unit, (kept, whole) = outcome.unit, (outcome.cost.get(f"{which}flops_per_example") for which in ("", "dense_"))
-    if unit.arm not in arms() or unit.task not in _numbers().tasks or (outcome.ticket and not (kept and whole)):
+    if (
+        unit.arm not in arms()
+        or unit.task not in toml("cost.toml")["tasks"]
+        or (outcome.ticket and not (kept and whole))
+    ):
         return None
-    share = float(kept) / float(whole) if kept and whole else 1.0
-    tokens = {"search": 0.0, "train": 0.0}
-    for piece in pieces(unit, (), TOKENS, ran=number(mapping(outcome.traces.get("distances")).get("stopped_at"))):
-        tokens[piece.kind] += piece.seconds
-    return (tokens["search"] + share * tokens["train"]) / _epoch({}, size_of(unit.task), TOKENS)
+    share, tokens, size = float(kept) / float(whole) if kept and whole else 1.0, 0.0, size_of(unit.task)
+    for kind, _, seconds in pieces(
+        unit, (), TOKENS, ran=number(mapping(outcome.traces.get("distances")).get("stopped_at"))
+    ):
+        tokens += seconds * (share if kind == "train" else 1)
+    return tokens / TOKENS.epoch(size.rows, size.tokens, size.batch)
 
 
 def passes(adversary: Any) -> float:
@@ -239,18 +191,20 @@ def passes(adversary: Any) -> float:
         return 1.0
     if name == "synonymswap" and "mix" in given:
         return float((given["mix"] > 0) + (given["mix"] < 1))
-    row = _numbers().adversaries.get("pgd_naive" if name == "pgd" and given.get("naive") else name, _Passes())
-    return float(row.fixed + row.each * given.get("steps", row.steps) + bool(given.get("extra_pass")))
+    row = toml("cost.toml")["adversaries"].get(
+        "pgd_naive" if name == "pgd" and given.get("naive") else name, {"fixed": 2}
+    )
+    return float(
+        row["fixed"] + row.get("each", 0) * given.get("steps", row.get("steps", 0)) + bool(given.get("extra_pass"))
+    )
 
 
-def _searches(
-    recipe: Mapping[str, Any], name: str, task: str, path: tuple[str, ...] = ()
-) -> Iterator[tuple[dict[str, Any], str]]:
-    """The searches behind an arm's ticket, its own and those of the arms it descends from."""
+def _searches(recipe: Mapping[str, Any], name: str, task: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The searches behind an arm's ticket, its own and those of the arms it descends from, each with its task."""
     table, top = recipe["arms"][name], recipe.get("search", {})
     for other in (table.get("ticket"), table.get("like")):
-        if other in recipe["arms"] and other not in path:
-            yield from _searches(recipe, other, task, (*path, name))
+        if other in recipe["arms"]:
+            yield from _searches(recipe, other, task)
     own = table.get("search", "searched_on" in table)
     if own is False or own is None:
         return
@@ -262,38 +216,32 @@ def _searches(
 def search_seconds(search: Mapping[str, Any], size: Size, on: Device) -> float:
     """Seconds of a search with the settings of its table."""
     name = str(search.get("name"))
-    row = _numbers().searches.get(name, _Search())
-    given = _merged({"adversary": row.adversary} if row.adversary else {}, search)
-    if row.rows is not None:
-        batch = given.get("batch_size", row.batch) or size.batch
-        epoch = on.epoch(row.rows, row.tokens, batch, passes(given.get("adversary")))
-    else:
-        epoch = _epoch({"batch_size": row.batch, **given}, size, on)
-    epochs = row.rounds_of.get(size.name, row.rounds) * (given.get("run_epochs") or given.get("epochs", row.epochs))
-    epochs *= 1.0 if row.share is None else row.share
+    known = toml("cost.toml")["searches"].get(name, {})
+    given = _merged({key: known[key] for key in ("adversary",) if key in known}, search)
+    rows, tokens = known.get("rows", size.rows), known.get("tokens", size.tokens)
+    batch = known.get("batch", size.batch)
+    epochs = given.get("run_epochs") or given.get("epochs", known.get("epochs", 1))
+    epochs *= known.get("rounds_of", {}).get(size.name, known.get("rounds", 1)) * known.get("share", 1.0)
     if given.get("stop") == "fixed":
-        epochs = given.get("at_epoch", epochs if row.fixed is None else row.fixed)
-    before = row.before * _epoch({"batch_size": row.batch}, size, on)
-    return float(epochs) * epoch * on.searches.get(name, 1.0) + before
-
-
-def _epoch(training: Mapping[str, Any], size: Size, on: Device) -> float:
-    batch = int(training.get("batch_size") or size.batch)
-    return on.epoch(size.rows, size.tokens, batch, passes(training.get("adversary")))
+        epochs = given.get("at_epoch", known.get("fixed", epochs))
+    seconds = float(epochs) * on.epoch(rows, tokens, given.get("batch_size") or batch, given.get("adversary"))
+    before = known.get("before", 0) * on.epoch(size.rows, size.tokens, batch)
+    return seconds * on.searches.get(name, 1.0) + before
 
 
 def _attack(attack: NamedAttack, size: Size, on: Device) -> float:
     count = int(attack.table.get("n", 0)) or size.splits.get(attack.table.get("split", "")) or size.attacked
-    known, name = _numbers().questions, str(attack.table.get("name"))
+    known, name = toml("cost.toml")["questions"], str(attack.table.get("name"))
     questions = known.get(f"{name}-{attack.candidates}", known.get(name, QUESTIONS)) * size.words * size.asked
-    encoder = _numbers().encoder if attack.table.get("encoder", "none") != "none" else 1.0
-    return on.margin * encoder * count * questions * (on.text + size.long * on.query) / on.half
+    encoder = toml("cost.toml")["encoder"] if attack.table.get("encoder", "none") != "none" else 1.0
+    return on.margin * encoder * count * questions * (on.text + size.long * on.query) / on.half  # type: ignore[no-any-return]
 
 
 def size_of(task: str, paths: Paths = NOWHERE) -> Size:
     """The task's numbers, with the rows that its folder holds."""
-    known, held = _numbers().tasks.get(task), dict(rows_of(paths, task))
-    size = replace(known or Size(), name=task, batch=(TASKS[task].batch_size if task in TASKS else None) or Size.batch)
+    known, held = toml("cost.toml")["tasks"].get(task), dict(rows_of(paths, task))
+    size: Size = build(Size, {"name": task, **(known or {})}, "cost.toml")
+    size = replace(size, batch=(TASKS[task].batch_size if task in TASKS else None) or size.batch)
     if known is not None and (official := rules(task)).confirm:
         size = replace(size, splits={official.confirm: official.confirm_rows})
     if "train" in held:  # never more rows: some are carved or dropped
@@ -306,11 +254,10 @@ def _merged(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """As an arm's table is written over the recipe's: of the same adversary only what is named changes."""
     before, after = top.get("adversary"), own.get("adversary")
     before = {"name": before} if isinstance(before, str) else before
-    merged = {**top, **own}
-    if not isinstance(before, Mapping) or not isinstance(after, Mapping):
-        return merged
-    same = after.get("name", before.get("name")) == before.get("name")
-    return {**merged, "adversary": {**before, **after}} if same else merged
+    same = (
+        isinstance(before, Mapping) and isinstance(after, Mapping) and after.get("name") in (None, before.get("name"))
+    )
+    return {**top, **own, **({"adversary": {**before, **after}} if same else {})}  # type: ignore[dict-item]
 
 
 def _plain(value: Any) -> Any:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal, get_args
 
 from robust_tickets.config import Settings, setting
 from robust_tickets.errors import TicketsError
 
 Flavour = Literal["corrected", "as-published", "as-released"]
 BERT, ROBERTA = "bert-base-uncased", "roberta-base"
-_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]*")
+_NAME = r"([a-z0-9][a-z0-9_.-]*)"
+_ID = re.compile(rf"{_NAME}/{_NAME}/{_NAME}/({'|'.join(get_args(Flavour))})/seed-(\d+)(?:-repeat-([1-9]\d*))?")
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
@@ -27,13 +28,8 @@ class Job(Settings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name in ("backbone", "task", "arm"):
-            if not _NAME.fullmatch(getattr(self, name)):  # it becomes a folder's name
-                raise TicketsError(
-                    f"a job's {name} is a name, got {getattr(self, name)!r}",
-                    hint="write it in small letters, digits, _, . and -",
-                    code="job.name",
-                )
+        if not _ID.fullmatch(self.id):
+            raise _no_job(self.id)
 
     @property
     def id(self) -> str:
@@ -44,11 +40,14 @@ class Job(Settings):
     @classmethod
     def of_id(cls, id: str) -> Job:
         """The job with this id."""
-        parts = id.split("/")
-        last = re.fullmatch(r"seed-(\d+)(?:-repeat-([1-9]\d*))?", parts[-1])
-        if len(parts) != 5 or last is None:
-            hint = "backbone/task/arm/flavour/seed-N, or …/seed-N-repeat-M"
-            raise TicketsError(f"{id!r} is no job", hint=hint, code="job.id")
-        flavour: Any = parts[3]
-        names = {"backbone": parts[0], "task": parts[1], "arm": parts[2]}
-        return cls(**names, flavour=flavour, seed=int(last[1]), repeat=int(last[2] or 0))
+        found = _ID.fullmatch(id)
+        if found is None:
+            raise _no_job(id)
+        backbone, task, arm, flavour, seed, repeat = found.groups()
+        names = {"backbone": backbone, "task": task, "arm": arm, "flavour": flavour}
+        return cls(**names, seed=int(seed), repeat=int(repeat or 0))  # type: ignore[arg-type]
+
+
+def _no_job(id: str) -> TicketsError:
+    hint = "backbone/task/arm/flavour/seed-N, or …/seed-N-repeat-M, in small letters, digits, _, . and -"
+    return TicketsError(f"{id!r} is no job", hint=hint, code="job.id")

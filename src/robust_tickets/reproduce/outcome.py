@@ -10,12 +10,10 @@ again.
 from __future__ import annotations
 
 import json
-import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeGuard
+from typing import TYPE_CHECKING, Any, Literal
 
 from robust_tickets.config import build, digest
 from robust_tickets.errors import TicketsError
@@ -30,92 +28,9 @@ from robust_tickets.stats.compare_runs import TrainedRun
 if TYPE_CHECKING:
     from robust_tickets.ticket.ticket import Ticket
 
-
-NEAR = 1e-6  # texts: shares are kept with all their digits
-BULK = 1.25  # most parameters, as a multiple of the matrices': biases and norms are a tenth of the smallest models
-FOOLED = "s"
-HINT = "restore the file; results are not edited"
-
-
-def _damaged(message: str, hint: str = HINT) -> TicketsError:
-    return TicketsError(message, hint=hint, code="outcome.damaged")
-
-
-def check(outcome: Outcome) -> None:
-    """Refuse an outcome that contradicts itself."""
-    seed, recipe = outcome.unit.seed, outcome.config.get("recipe")
-    own = recipe.get("seed", seed) if isinstance(recipe, dict) else seed
-    twice = [name for name, count in Counter(one.name for one in outcome.attacks).items() if count > 1]
-    found = f"its config has the seed {own}" if own != seed else _clean(outcome.clean)
-    if found or twice:
-        raise _damaged(f"{outcome.unit.id}: {found or f'{twice[0]} is in it twice'}")
-
-
-def check_apart(outcomes: Sequence[Outcome]) -> None:
-    """Refuse two seeds of an arm with one model: copied runs would narrow intervals. A repeat may have the same model."""
-    known: dict[Any, Job] = {}
-    for one in sorted(outcomes, key=lambda one: one.unit):
-        if trained := one.inputs.get("trained"):
-            before = known.setdefault((replace(one.unit, seed=0, repeat=0), trained), one.unit)
-            if before.seed != one.unit.seed:
-                hint = "a seed is a run of its own: remove the copy"
-                raise _damaged(f"{before.id} and {one.unit.id} hold one trained model", hint)
-
-
-def check_texts(outcome: Outcome, ids: Mapping[str, Sequence[str]]) -> None:
-    """Refuse statuses that contradict the kept texts, which all fooled the model. ``ids``: by their hash."""
-    for one in outcome.attacks:
-        letters = dict(zip(ids.get(one.examples, ()), one.statuses, strict=False))  # too few are noted elsewhere
-        for text in one.texts:
-            if letters.get(str(text.get("id")), FOOLED) != FOOLED:
-                what = f"{text['id']} fooled the model by its text, and did not by its status"
-                raise _damaged(f"{outcome.unit.id}, {one.name}: {what}")
-
-
-def _clean(clean: Mapping[str, Any]) -> str:
-    """Why the accuracy is no count of the evaluated texts, or differs from that of its classes; empty if neither."""
-    value, n, classes = (clean.get(name) for name in ("accuracy", "n", "per_class"))
-    if not _number(value):
-        return ""  # noted where it is used
-    if not 0 <= value <= 100:
-        return f"a clean accuracy of {value} %"
-    if not _number(n):
-        return ""
-    right = value * n / 100
-    if abs(right - round(right)) > NEAR * n:
-        return f"a clean accuracy of {value} %, which is no count of {n} texts"
-    try:
-        by_class = math.fsum(one["recall"] * one["n"] / 100 for one in classes) if classes else right
-    except (KeyError, TypeError):
-        return "its classes cannot be read"
-    return (
-        ""
-        if abs(by_class - right) <= NEAR * n
-        else f"{right:.0f} of {n} texts are right, by its classes {by_class:.0f}"
-    )
-
-
-def _number(value: Any) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
-def foreign(known: Outcome, paths: Paths) -> str:
-    """Why a result cannot be of these data and weights, by their sizes; empty if it can."""
-    unit, part = known.unit, part_of(known.notes)
-    if part is not None and not paths.subset:
-        return f"there is a result of a part of the data: {part}"
-    rows = rows_of(paths, unit.task).get("train")
-    if part is None and rows is not None and rows not in rules(unit.task).train:
-        return f"there is a result of all rows of {unit.task}; {rows:,} are in {paths.data}"
-    here, then = weights_of(paths, unit.backbone), known.cost.get("dense_encoder_parameters")
-    if here and isinstance(then, int | float) and not 1 <= then / here <= BULK:
-        there = f"there is a result of a model with {then / 1e6:.3g} million parameters"
-        return f"{there}; the one in {paths.models} has {here / 1e6:.3g}"
-    return ""
-
-
 SCHEMA = 1
 BESIDE = ".ticket"  # ends the name of the folder of an outcome's ticket
+BULK = 1.25  # most parameters, as a multiple of the matrices': biases and norms are a tenth of the smallest models
 LETTERS = {FAILED: "f", SUCCESS: "s", SKIPPED: "k", UNKNOWN: "u", ERROR: "e"}  # a failed attack is a robust example
 INSTEAD = {
     "vectors": "counter-fitted vectors", "encoder": "the Universal Sentence Encoder", "tagger": "the part-of-speech tagger",
@@ -123,6 +38,10 @@ INSTEAD = {
 }  # fmt: skip
 Metric = Literal["clean", "aua", "suc"]
 assert set(LETTERS) == set(STATUSES)
+
+
+def _damaged(message: str) -> TicketsError:
+    return TicketsError(message, hint="restore the file, or remove it; results are not edited", code="outcome.damaged")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,11 +64,8 @@ class Attacked:
     texts: tuple[dict[str, Any], ...] = ()  # some attacked texts: id, label, original, perturbed, before, after
 
     def __post_init__(self) -> None:
-        wrong = set(self.statuses) - set(LETTERS.values())
-        if wrong or len(self.statuses) != len(self.queries):
-            found = f"{len(self.statuses)} statuses and {len(self.queries)} numbers of queries"
-            hint = "one letter of f, s, k, u, e and one number for each example"
-            raise _damaged(f"{self.name}: {found}", hint)
+        if not {*self.statuses} <= {*LETTERS.values()} or len(self.statuses) != len(self.queries):
+            raise _damaged(f"{self.name}: {len(self.statuses)} statuses and {len(self.queries)} numbers of queries")
 
     @property
     def n(self) -> int:
@@ -205,6 +121,21 @@ class Outcome:
         return next((one for one in self.attacks if one.name == name), None)
 
 
+def foreign(known: Outcome, paths: Paths) -> str:
+    """Why a result cannot be of these data and weights, by their sizes; empty if it can."""
+    unit, part = known.unit, part_of(known.notes)
+    if part is not None and not paths.subset:
+        return f"there is a result of a part of the data: {part}"
+    rows = rows_of(paths, unit.task).get("train")
+    if part is None and rows is not None and rows not in rules(unit.task).train:
+        return f"there is a result of all rows of {unit.task}; {rows:,} are in {paths.data}"
+    here, then = weights_of(paths, unit.backbone), known.cost.get("dense_encoder_parameters")
+    if here and isinstance(then, int | float) and not 1 <= then / here <= BULK:
+        there = f"there is a result of a model with {then / 1e6:.3g} million parameters"
+        return f"{there}; the one in {paths.models} has {here / 1e6:.3g}"
+    return ""
+
+
 def place(folder: Path, unit: Job) -> Path:
     return folder / "units" / f"{unit.id}.json"
 
@@ -227,8 +158,6 @@ def write(folder: Path, outcome: Outcome, examples: Mapping[str, Sequence[str]],
     if ticket is not None:
         ticket.save(place(folder, outcome.unit).with_suffix(BESIDE))
     for name, ids in examples.items():
-        if digest(list(ids)) != name:
-            raise _damaged(f"the ids of {name[:12]} have another hash", "digest(list(ids)) names them")
         path = folder / "examples" / f"{name}.json"
         if not path.is_file():
             write_text(path, _text(list(ids)))
@@ -237,60 +166,60 @@ def write(folder: Path, outcome: Outcome, examples: Mapping[str, Sequence[str]],
 
 
 def read(path: Path) -> Outcome:
-    """One outcome; refuse a file whose config was edited or that contradicts itself."""
-    values = read_json(path)
-    if not isinstance(values, dict) or values.pop("schema", None) != SCHEMA:
-        raise _damaged(f"{path} is no outcome of schema {SCHEMA}", "remove it: its job is then run again")
-    hashed = values.pop("config_hash", None)
+    """One outcome; refuse a file that cannot be read or whose config was edited."""
     try:
+        values = dict(read_json(path))
+        schema, hashed = values.pop("schema", None), values.pop("config_hash", None)
         outcome: Outcome = build(Outcome, values, "outcome")
-    except TicketsError as problem:  # of hundreds of files, most are called seed-0.json
-        raise _damaged(f"{path}: {problem.message}") from None
-    if outcome.config_hash != hashed:
-        raise _damaged(f"{path}: the config does not have the hash beside it")
-    check(outcome)
+    except (TypeError, ValueError, TicketsError) as problem:  # of hundreds of files, most are called seed-0.json
+        raise _damaged(f"{path}: {getattr(problem, 'message', problem)}") from None
+    if schema != SCHEMA or outcome.config_hash != hashed:
+        raise _damaged(f"{path}: the config does not have the hash beside it, or schema {SCHEMA}")
     return replace(outcome, attacks=tuple(map(_renamed, outcome.attacks)))
 
 
 def _renamed(attacked: Attacked) -> Attacked:
     """The attack with the protocol's names of its resources."""
     known: Mapping[str, str] = toml("attacks.toml")["called"]
-    resources, words = dict(attacked.resources), [*attacked.substitutes, *attacked.flags]
+    resources, words = dict(attacked.resources), [attacked.substitutes, attacked.flags]
     for kind, about in attacked.resources.items():
-        name = known.get(about.get("digest", "")) if isinstance(about, dict) else None
-        if name is not None:
+        if name := known.get(about.get("digest", "")):
             resources[kind] = {**about, "name": name}
             for begin, end in ((f"{INSTEAD.get(kind, kind)}: ", " instead"), (f"substitute {kind}: ", ";")):
-                words = [one.replace(f"{begin}{about.get('name')}{end}", f"{begin}{name}{end}") for one in words]
-    count = len(attacked.substitutes)
-    return replace(attacked, resources=resources, substitutes=tuple(words[:count]), flags=tuple(words[count:]))
+                old, new = f"{begin}{about.get('name')}{end}", f"{begin}{name}{end}"
+                words = [tuple(one.replace(old, new) for one in some) for some in words]
+    return replace(attacked, resources=resources, substitutes=words[0], flags=words[1])
 
 
 def read_all(folder: Path) -> tuple[Outcome, ...]:
-    """All outcomes under a folder, in the order of their jobs; a folder that is not there has none."""
+    """All outcomes under a folder, in the order of their jobs; a folder that is not there has none.
+
+    Two seeds of an arm with one model are refused: copied runs would narrow intervals. A repeat may have the same model.
+    """
     found = []
     for path in sorted(path for path in (folder / "units").rglob("*.json") if path.parent.suffix != BESIDE):
-        outcome = read(path)
-        if place(folder, outcome.unit) != path:
-            raise _damaged(f"{path} holds the job {outcome.unit.id}", "a job's file is named by its id")
-        found.append(outcome)
-    check_apart(found)
-    named = {attacked.examples for outcome in found for attacked in outcome.attacks if attacked.texts}
-    ids = {name: ids_of(folder, name) for name in named if (folder / "examples" / f"{name}.json").is_file()}
-    for outcome in found:
-        check_texts(outcome, ids)
-    return tuple(sorted(found, key=lambda outcome: outcome.unit))
+        found.append(read(path))
+        if place(folder, found[-1].unit) != path:
+            raise _damaged(f"{path} holds the job {found[-1].unit.id}")
+    found.sort(key=lambda one: one.unit)
+    models: dict[Any, Job] = {}
+    for one in found:
+        if trained := one.inputs.get("trained"):
+            before = models.setdefault((replace(one.unit, seed=0, repeat=0), trained), one.unit)
+            if before.seed != one.unit.seed:
+                raise _damaged(f"{before.id} and {one.unit.id} hold one trained model")
+    return tuple(found)
 
 
 def ids_of(folder: Path, examples: str) -> tuple[str, ...]:
     """The ids behind a hash."""
-    path, hint = folder / "examples" / f"{examples}.json", "restore the file, or remove the results that name it"
+    path = folder / "examples" / f"{examples}.json"
     try:
         found = read_json(path)
     except TicketsError as problem:
-        raise _damaged(f"the ids of attacked examples cannot be read: {problem.message}", hint) from None
+        raise _damaged(f"the ids of attacked examples cannot be read: {problem.message}") from None
     if digest(found) != examples:
-        raise _damaged(f"{path} has another hash than its name", hint)
+        raise _damaged(f"{path} has another hash than its name")
     return tuple(found)
 
 

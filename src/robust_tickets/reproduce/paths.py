@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import FlagText
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json
+from robust_tickets.files import look_again, read_json
 from robust_tickets.reproduce.job import BERT, Job
 from robust_tickets.reproduce.protocol import ROLES, rules
 
 if TYPE_CHECKING:
     from robust_tickets.reproduce.protocol import NamedAttack
-
 
 DATA = "@data/"  # and a task's name
 ELSEWHERE = ("encoder", "tagger", "masked")  # looked for where none is given
@@ -55,28 +54,23 @@ class Paths:
     counted: bool = False
 
     @classmethod
-    def find(
-        cls,
-        *,
-        data: str | Path | None = None,
-        models: str | Path | None = None,
-        resources: str | Path | None = None,
-        encoder: str | Path | None = None,
-        subset: bool = False,
-    ) -> Paths:
-        """Paths from folders; one that is not there is refused."""
-        given = {"data": data, "models": models, "resources": resources}
-        folders = {name: _folder(name, path) for name, path in given.items() if path is not None}
-        inside = {name: folders["resources"] / usual for name, usual in USUAL.items() if "resources" in folders}
-        if "models" in folders:
-            inside["masked"] = folders["models"] / BERT
-        for name in reversed(CORPORA if "data" in folders else ()):
-            if (folders["data"] / name).is_dir():
-                inside["corpus"] = folders["data"] / name
-        found: dict[str, Any] = {name: path for name, path in inside.items() if path.exists()}
-        if encoder is not None:
-            found["encoder"] = _there("encoder", encoder)
-        return cls(data=folders.get("data"), models=folders.get("models"), subset=subset, **found)
+    def find(cls, *, subset: bool = False, **given: str | Path | None) -> Paths:
+        """Paths from the folders ``data``, ``models``, ``resources`` and ``encoder``; one that is not there is refused."""
+        there: dict[str, Any] = {
+            name: Path(path).expanduser().absolute() for name, path in given.items() if path is not None
+        }
+        for name, path in there.items():  # absolute: processes may start elsewhere
+            if not path.is_dir():
+                raise TicketsError(f"--{name}: no folder {path}", hint=look_again(path), code="paths.not_found")
+        inside = {}
+        if resources := there.pop("resources", None):
+            inside = {name: resources / usual for name, usual in USUAL.items()}
+        if "models" in there:
+            inside["masked"] = there["models"] / BERT
+        for name in reversed(CORPORA if "data" in there else ()):
+            if (there["data"] / name).is_dir():
+                inside["corpus"] = there["data"] / name
+        return cls(subset=subset, **there, **{name: path for name, path in inside.items() if path.exists()})
 
     def settings(self, unit: Job) -> tuple[str, ...]:
         """The paths of the job's model and data, as ``key=value`` for its recipe; a backbone without a folder is the Hub's."""
@@ -86,25 +80,22 @@ class Paths:
     def placed(self, value: Any) -> Any:
         """``value``, perhaps a table of tables, with paths for roles. A role that is looked for elsewhere leaves its key out."""
         if isinstance(value, Mapping):
-            return {name: self.placed(inner) for name, inner in value.items() if not self._left_out(inner)}
+            placed = {name: self.placed(inner) for name, inner in value.items()}
+            return {name: inner for name, inner in placed.items() if inner is not None or value[name] is None}
         if isinstance(value, list | tuple):
             return [self.placed(inner) for inner in value]
-        if not _role(value):
+        if not isinstance(value, str) or not (value in ROLES or value.startswith(DATA)):
             return value
-        path = self._path(value)
-        if path is None:
-            hint = CALLED.get(value[1:], "name its folder")
-            raise TicketsError(f"{value} is not there", hint=hint, code="paths.no_resource")
-        return FlagText(path) if isinstance(value, FlagText) else str(path)
+        path = self.path(value[1:])
+        if path is None and not value.startswith(DATA) and value[1:] not in ELSEWHERE:
+            raise TicketsError(f"{value} is not there", hint=CALLED[value[1:]], code="paths.no_resource")
+        return None if path is None else FlagText(path) if isinstance(value, FlagText) else str(path)
 
-    def _left_out(self, value: Any) -> bool:
-        return _role(value) and self._path(value) is None and (value[1:] in ELSEWHERE or value.startswith(DATA))
-
-    def _path(self, role: str) -> Path | None:
-        if role.startswith(DATA):
-            return None if self.data is None else self.data / role.removeprefix(DATA)
-        found: Path | None = getattr(self, role[1:])
-        return found
+    def path(self, role: str) -> Path | None:
+        """The path of ``real``, ``data/sst2``, …"""
+        kind, _, task = role.partition("/")
+        found: Path | None = getattr(self, kind)
+        return found / task if found is not None and task else found
 
 
 def missing(paths: Paths, unit: Job, attacks: Sequence[NamedAttack] = ()) -> tuple[str, ...]:
@@ -113,67 +104,35 @@ def missing(paths: Paths, unit: Job, attacks: Sequence[NamedAttack] = ()) -> tup
 
     if paths.counted:
         return ()
-    lacking = [*(_no_data(paths, unit.task) or _short(paths, unit.task)), *_no_model(paths, unit.backbone)]
-    for split in dict.fromkeys(attack.table.get("split") for attack in attacks):
-        if split is not None and paths.data is None:  # it confirms; GLUE's tests are without labels on the Hub
+    lacking, needs = list[str](), {unit.task: list(rules(unit.task).needs)}
+    for split in dict.fromkeys(attack.table["split"] for attack in attacks if "split" in attack.table):
+        needs[unit.task].append(split)
+        if paths.data is None:  # GLUE's tests have no labels on the Hub
             lacking.append(
-                f"{unit.task}: the Hub's {split} has no labels: give --data FOLDER with {unit.task}/ and a labelled {split} file"
+                f"{unit.task}: the Hub's {split} has no labels: give --data FOLDER with a labelled {split} file"
             )
-        elif split is not None and not _no_data(paths, unit.task):
-            lacking += _no_data(paths, unit.task, (split,))
-    own = [f"@{role}" for role in arm(unit.arm, unit.flavour, unit.task).roles]
-    for role in dict.fromkeys([*own, *(role for attack in attacks for role in attack.roles)]):
-        if role.startswith(DATA):
-            lacking += _no_data(paths, role.removeprefix(DATA), ("train",))
-        elif paths._path(role) is None:
-            kind = role[1:]
-            lacking += _not_elsewhere(kind) if kind in ELSEWHERE else (f"no {CALLED[kind]}",)
+    kinds = []
+    for role in (*arm(unit.arm, unit.flavour, unit.task).roles, *(role[1:] for one in attacks for role in one.roles)):
+        kind, _, task = role.partition("/")
+        if kind == "data":
+            needs.setdefault(task, ["train"])
+        elif paths.path(role) is None:
+            kinds.append(kind)
+    for task, splits in needs.items() if paths.data is not None else ():
+        rows, folder = rows_of(paths, task), paths.path(f"data/{task}")
+        if lost := [split for split in splits if split not in rows]:
+            files = " and ".join(f"{split}.parquet" for split in lost)
+            lacking.append(f"{task}: no {' and no '.join(lost)} rows in {folder}: add {files}, or leave --data out")
+        elif task == unit.task and not paths.subset and rows["train"] not in rules(task).train:
+            found = f"{task}: {rows['train']:,} of {rules(task).train[0]:,} training rows in {paths.data}"
+            lacking.append(f"{found}: add the others, or give --subset: results then note it")
+    if paths.models is not None and not (paths.models / unit.backbone / "config.json").is_file():
+        lacking.append(
+            f"no folder {unit.backbone} in {paths.models}: put it there, or leave --models out for the Hub's"
+        )
+    for kind in dict.fromkeys(kinds):
+        lacking += _not_elsewhere(kind) if kind in ELSEWHERE else (f"no {CALLED[kind]}",)
     return tuple(lacking)
-
-
-def _role(value: Any) -> bool:
-    return isinstance(value, str) and (value in ROLES or value.startswith(DATA))
-
-
-def _no_data(paths: Paths, task: str, needs: Sequence[str] = ()) -> list[str]:
-    if paths.data is None:
-        return []
-    needs, folder = needs or rules(task).needs, paths.data / task
-    if not folder.is_dir():
-        if paths.data.name == task and _splits(paths.data):
-            return [f"--data {paths.data} is the folder of {task} itself: give {paths.data.parent}"]
-        files = " and ".join(needs)
-        return [f"no folder {task} in {paths.data}: put its {files} files there, or leave --data out for the Hub's"]
-    lacking = [split for split in needs if split not in _splits(folder)]
-    files = " and ".join(f"{split}.parquet" for split in lacking)
-    return [f"{task}: no {' and no '.join(lacking)} rows in {folder}: add {files}"] if lacking else []
-
-
-def _short(paths: Paths, task: str) -> list[str]:
-    """The message on a folder with fewer rows than the protocol's, where ``subset`` does not allow it."""
-    rows, official = rows_of(paths, task).get("train"), rules(task).train
-    if paths.subset or rows is None or rows in official:
-        return []
-    found = f"{task}: {rows:,} of {official[0]:,} training rows in {paths.data}"
-    return [f"{found}: add the others, or give --subset: results then note it"]
-
-
-def _no_model(paths: Paths, backbone: str) -> list[str]:
-    if paths.models is None or (paths.models / backbone / "config.json").is_file():
-        return []
-    if paths.models.name == backbone and (paths.models / "config.json").is_file():
-        return [f"--models {paths.models} is the folder of {backbone} itself: give {paths.models.parent}"]
-    return [f"no weights of {backbone} in {paths.models}: put its folder there, or leave --models out for the Hub's"]
-
-
-@cache
-def _splits(folder: Path) -> tuple[str, ...]:
-    from robust_tickets.data.source import from_path
-
-    try:
-        return tuple(from_path(folder).splits)
-    except TicketsError:
-        return ()
 
 
 @cache
@@ -184,35 +143,9 @@ def _not_elsewhere(kind: str) -> tuple[str, ...]:
     return () if line.found else (f"no {CALLED[kind]}: {line.get}",)
 
 
-def _folder(name: str, given: str | Path) -> Path:
-    path = _there(name, given)
-    if not path.is_dir():
-        hint = "give the folder that holds it"
-        raise TicketsError(f"--{name} is a folder, got {given}", hint=hint, code="paths.not_a_folder")
-    return path
-
-
-def _there(name: str, given: str | Path) -> Path:
-    path = Path(given).expanduser().absolute()  # processes may start elsewhere
-    if not path.exists():
-        message = f"no such file or folder: {given} ({name})"
-        raise TicketsError(message, hint="check the path", code="paths.not_found")
-    return path
-
-
 def rows_of(paths: Paths, task: str) -> Mapping[str, int]:
-    """Rows of each split in the task's folder; empty where there is none, or where they cannot be counted at a glance."""
+    """Rows of each split in the task's folder; empty where there is none."""
     return _rows(paths.data / task) if paths.data is not None else {}
-
-
-def share_of(paths: Paths, backbone: str) -> float:
-    """The cost of a step of the backbone as a multiple of BERT-base's."""
-    return max(LEAST, (weights_of(paths, backbone) or BASE) / BASE)
-
-
-def weights_of(paths: Paths, backbone: str) -> int | None:
-    """Weights of the matrices of its layers, by the config in its folder, if it has them."""
-    return _weights(paths.models / backbone / "config.json") if paths.models is not None else None
 
 
 @cache
@@ -235,13 +168,21 @@ def _count(path: Path) -> int:
     return lines - (path.suffix != ".jsonl")  # the header
 
 
+def share_of(paths: Paths, backbone: str) -> float:
+    """The cost of a step of the backbone as a multiple of BERT-base's."""
+    return max(LEAST, (weights_of(paths, backbone) or BASE) / BASE)
+
+
+def weights_of(paths: Paths, backbone: str) -> int | None:
+    """Weights of the matrices of its layers, by the config in its folder, if it has them."""
+    return _weights(paths.models / backbone / "config.json") if paths.models is not None else None
+
+
 @cache
 def _weights(config: Path) -> int | None:
     try:
-        config_values = read_json(config)
-        layers, hidden, wide = (
-            int(config_values[key]) for key in ("num_hidden_layers", "hidden_size", "intermediate_size")
-        )
-    except (TicketsError, OSError, KeyError, TypeError, ValueError):
+        values = read_json(config)
+        layers, hidden, wide = (int(values[key]) for key in ("num_hidden_layers", "hidden_size", "intermediate_size"))
+    except (TicketsError, KeyError, TypeError, ValueError):
         return None
     return layers * (4 * hidden**2 + 2 * hidden * wide)

@@ -15,12 +15,12 @@ from robust_tickets.config import build
 from robust_tickets.data.registered_tasks import plain
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.arms import arm, backbone_title, rows, task_title
+from robust_tickets.reproduce.arms import Row, arm_title, backbone_title, rows, task_title
 from robust_tickets.reproduce.claims import Claim, first_seed
 from robust_tickets.reproduce.job import BERT, Flavour, Job
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.paths import Paths, missing
-from robust_tickets.reproduce.protocol import CONFIRM, NamedAttack, attacks, confirms, constants
+from robust_tickets.reproduce.protocol import NamedAttack, attacks, constants, refuse_confirming
 from robust_tickets.reproduce.published import toml
 
 KEYS = ("task", "method", "attack", "backbone", "metric", "seed")
@@ -34,13 +34,10 @@ def read_only(given: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """``task=sst2``, ``method=finetune,earlyrobust``: pairs of a key and one value."""
     pairs = []
     for one in given:
-        key, equals, values = (part.strip() for part in one.partition("="))
-        if not equals or not values or any(f"{other}=" in values for other in KEYS):
+        key, _, values = (part.strip() for part in one.partition("="))
+        if key not in KEYS or not values or "=" in values:
             hint = f"for example --only task=sst2 --only method=finetune,freelb; keys: {', '.join(KEYS)}"
             raise TicketsError(f"--only {one}: expected KEY=VALUE", hint=hint, code="plan.only")
-        if key not in KEYS:
-            hint = did_you_mean(key, KEYS)
-            raise TicketsError(f"--only {one}: {key!r} is none of its keys", hint=hint, code="plan.only_key")
         pairs += [(key, value.strip()) for value in values.split(",") if value.strip()]
     return tuple(pairs)
 
@@ -52,9 +49,6 @@ class Only:
         self.pairs = tuple(pairs)
         self._names: dict[str, dict[str, None]] = {}
         self._matched: set[tuple[str, str]] = set()
-
-    def __str__(self) -> str:
-        return " ".join(f"--only {key}={value}" for key, value in self.pairs)
 
     def takes(self, key: str, *names: str) -> bool:
         """Whether any of these names is wanted, in any case: a row may be called RobustT 30 %, a task SST-2."""
@@ -109,12 +103,6 @@ class Cell:
     def key(self) -> tuple[Any, ...]:
         return (self.table, self.row, self.task, self.backbone, self.arm, self.metric, self.attack, self.x)
 
-    def merged(self, other: Cell) -> Cell:
-        """One cell of two parts that ask for the same measure; it lacks something if both do."""
-        named, units = (*self.attacks, *other.attacks), (*self.units, *other.units)
-        once = {"attacks": tuple(dict.fromkeys(named)), "units": tuple(dict.fromkeys(units))}
-        return replace(other, **once, why=self.why and other.why)  # type: ignore[arg-type]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -136,26 +124,21 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class _Line:
-    """An arm on a task, with its measures and attacks."""
+    """A row on a task, with its measures, runs and attacks."""
 
-    table: str
-    row: str
+    row: Row
     task: str
-    backbone: str
-    arm: str
     columns: tuple[tuple[str, str | None, float | None], ...]  # metric, attack, published value
     runs: tuple[tuple[int, int], ...]  # seed and repeat
     groups: tuple[str, ...]
     whole: bool = False  # every attack of the groups, not those of the columns alone
     part: int = 0  # of a campaign, in running order
-    x: float | None = None
-    why: str = ""
 
 
 def plan(
     ids: Sequence[str],
     *,
-    seeds: int | None = 5,
+    seeds: int | None = RUNS,
     only: Sequence[tuple[str, str]] = (),
     flavour: Flavour = "corrected",
     paths: Paths,
@@ -165,11 +148,10 @@ def plan(
 
     ``seeds`` are runs of each row; ``None``: as many as the paper has, at least 5.
     """
-    if any(confirms(one) for one in groups or ()):
-        raise _not_confirmed("no table of the papers has it")
+    refuse_confirming(groups or ())
     tables = [published.table(id) for id in dict.fromkeys(ids)]
     lines = [line for table in tables for line in _of_table(table, seeds, groups, flavour)]
-    return _planned(", ".join(table.id for table in tables), lines, only=only, flavour=flavour, paths=paths)
+    return _planned(", ".join(table.id for table in tables), lines, only, flavour, paths)
 
 
 def _of_table(
@@ -179,13 +161,14 @@ def _of_table(
     for row in rows(table.id, flavour):
         for task in row.tasks:
             columns = [(*one, values.get((task, row.name, row.backbone, *one))) for one in columns_of(table)]
-            count = seeds if seeds is not None else max(RUNS, row.seeds)
             yield _Line(
-                table=table.id, row=row.name, task=task, backbone=row.backbone, arm=row.arm, x=row.x, why=row.why,
+                row=row,
+                task=task,
                 columns=tuple(one for one in columns if one[2] is not None or table.kind == "figure"),
-                runs=tuple((seed, 0) for seed in range(count)),
-                groups=tuple(groups) if groups is not None else OF_TABLES, whole=groups is not None,
-            )  # fmt: skip
+                runs=tuple((seed, 0) for seed in range(max(RUNS, row.seeds) if seeds is None else seeds)),
+                groups=OF_TABLES if groups is None else tuple(groups),
+                whole=groups is not None,
+            )
 
 
 def columns_of(table: published.Table) -> list[tuple[str, str | None]]:
@@ -196,12 +179,11 @@ def columns_of(table: published.Table) -> list[tuple[str, str | None]]:
 
 
 def _planned(
-    title: str, lines: Sequence[_Line], *, only: Sequence[tuple[str, str]], flavour: Flavour, paths: Paths
+    title: str, lines: Sequence[_Line], only: Sequence[tuple[str, str]], flavour: Flavour, paths: Paths
 ) -> Plan:
     """Cells and jobs of lines after the filter ``only``, with what is missing."""
-    chosen, cells = Only(only), dict[tuple[Any, ...], Cell]()
+    chosen, cells, lacking, trained = Only(only), dict[tuple[Any, ...], Cell](), dict[str, None](), set[Job]()
     wanted, parts = dict[Job, dict[str, NamedAttack]](), dict[Job, int]()
-    trained, lacking = set[Job](), dict[str, None]()
 
     @cache
     def lacks(unit: Job, *asked: NamedAttack) -> str:
@@ -210,54 +192,55 @@ def _planned(
         return "; ".join(found)
 
     for line in lines:
-        known = attacks(line.task, line.groups, flavour)
+        row, task, known = line.row, line.task, attacks(line.task, line.groups, flavour)
         runs = [run for run in line.runs if chosen.takes("seed", str(run[0]))]
-        names = {"task": (line.task,), "method": (line.arm, line.row), "backbone": (line.backbone,)}
+        names = {"task": (task,), "method": (row.arm, row.name), "backbone": (row.backbone,)}
         taken = [chosen.takes(key, *own) for key, own in names.items()]  # all are tried, so that a hint knows all names
         columns = []
         for metric, attack, value in line.columns:
-            named = [one for one in known if attack is not None and attack in (one.name, one.stands_for)]
-            if all([chosen.takes("metric", metric), chosen.takes_attack(attack, [one.name for one in named])]):
-                columns.append((metric, attack, value, named))
+            own = [one for one in known if attack is not None and attack in (one.name, one.stands_for)]
+            if all([chosen.takes("metric", metric), chosen.takes_attack(attack, [one.name for one in own])]):
+                own = [one for one in own if chosen.takes_attack(None, (one.name, *([attack] if attack else [])))]
+                columns.append((metric, attack, value, own))
         if not all(taken) or not runs:
             continue
-        job: dict[str, Any] = {"backbone": line.backbone, "task": line.task, "arm": line.arm, "flavour": flavour}
-        units = tuple(Job(**job, seed=seed, repeat=repeat) for seed, repeat in runs) if not line.why else ()
-        for metric, attack, value, named in columns:
-            named = [one for one in named if chosen.takes_attack(None, (one.name, *([attack] if attack else [])))]
-            why = line.why or lacks(units[0])
-            if attack and not why:
-                barred = [lacks(units[0], one) for one in named]
-                why = (barred[0] if all(barred) else "") if named else _none(attack, line.task, flavour)
-            found = [] if why else [one for one in named if not lacks(units[0], one)]
+        job: dict[str, Any] = {"backbone": row.backbone, "task": task, "arm": row.arm, "flavour": flavour}
+        units = tuple(Job(**job, seed=seed, repeat=repeat) for seed, repeat in runs) if not row.why else ()
+        for metric, attack, value, own in columns:
+            why = row.why or lacks(units[0])
+            made = [] if why else [one for one in own if not lacks(units[0], one)]
+            if attack and not why and not made:
+                why = lacks(units[0], own[0]) if own else _none(attack, task, flavour)
             cell = Cell(
-                table=line.table, row=line.row, task=line.task, backbone=line.backbone, arm=line.arm, metric=metric, attack=attack,
-                attacks=tuple(one.name for one in found), flavour=flavour, x=line.x, published=value, units=units, why=why,
+                table=row.table, row=row.name, task=task, backbone=row.backbone, arm=row.arm, metric=metric, attack=attack,
+                attacks=tuple(one.name for one in made), flavour=flavour, x=row.x, published=value, units=units, why=why,
             )  # fmt: skip
-            cells[cell.key] = cells[cell.key].merged(cell) if cell.key in cells else cell
+            if before := cells.get(cell.key):  # two parts of a campaign ask for it
+                named, both = (*before.attacks, *cell.attacks), (*before.units, *units)
+                once = {"attacks": tuple(dict.fromkeys(named)), "units": tuple(dict.fromkeys(both))}
+                cell = replace(cell, **once, why=before.why and why)  # type: ignore[arg-type]
+            cells[cell.key] = cell
             if why:
                 continue
             if line.whole and metric != TICKET:
-                found += [one for one in known if chosen.takes_attack(None, (one.name,)) and not lacks(units[0], one)]
+                made += [one for one in known if chosen.takes_attack(None, (one.name,)) and not lacks(units[0], one)]
             for unit in units:
-                wanted.setdefault(unit, {}).update({one.name: one for one in found})
+                wanted.setdefault(unit, {}).update({one.name: one for one in made})
                 parts.setdefault(unit, line.part)
             trained.update(units if metric != TICKET else ())
     chosen.check()
     if not cells:
-        hint = f"{chosen} leaves no cell: leave one of them out"
-        raise TicketsError(f"{title}: nothing is left of it", hint=hint, code="plan.empty")
-    units = tuple(sorted(wanted, key=lambda unit: (unit.repeat > 0, parts[unit], unit.seed, unit.repeat)))
+        raise TicketsError(f"{title}: nothing is left of it", hint="leave an --only out", code="plan.empty")
     kept = {(cell.table, cell.task, cell.backbone, cell.arm) for cell in cells.values()}
     return Plan(
         title=title,
         cells=tuple(cells.values()),
-        units=units,
-        attacks={unit: tuple(wanted[unit].values()) for unit in units},
+        units=tuple(sorted(wanted, key=lambda unit: (unit.repeat > 0, parts[unit], unit.seed, unit.repeat))),
+        attacks={unit: tuple(named.values()) for unit, named in wanted.items()},
         searches=frozenset(wanted) - trained,
         missing=tuple(lacking),
         only=chosen.pairs,
-        without=frozenset((line.table, line.task, line.backbone, line.arm) for line in lines) - kept,
+        without=frozenset((line.row.table, line.task, line.row.backbone, line.row.arm) for line in lines) - kept,
     )
 
 
@@ -313,63 +296,36 @@ def campaign(
     groups: Sequence[str] | None = None,
 ) -> Plan:
     """The plan of a campaign, or of several (``A,B``), one after the other; ``seeds`` and ``groups`` replace its own."""
+    refuse_confirming(groups or ())
     letters = list(dict.fromkeys(one.strip().upper() for one in names.split(",")))
     lines: list[_Line] = []
-    parts = [(letter, part) for letter in letters for part in _parts(letter, groups)]
-    for number, (letter, part) in enumerate(parts):
-        count = part.seeds if seeds is None else seeds
-        lines += (replace(line, part=number) for line in _of_part(letter, part, count, groups, flavour))
+    for letter in letters:
+        if letter not in campaigns():
+            hint = did_you_mean(letter, campaigns())
+            raise TicketsError(f"no campaign is called {letter!r}", hint=hint, code="plan.unknown_campaign")
+        for part in campaigns()[letter].parts:
+            number = lines[-1].part + 1 if lines else 0
+            lines += (replace(line, part=number) for line in _of_part(letter, part, seeds, groups, flavour))
     title = "; ".join(f"campaign {letter}: {campaigns()[letter].title}" for letter in letters)
-    return _planned(title, lines, only=only, flavour=flavour, paths=paths)
+    return _planned(title, lines, only, flavour, paths)
 
 
-def _parts(letter: str, groups: Sequence[str] | None) -> tuple[Part, ...]:
-    if letter not in campaigns():
-        hint = did_you_mean(letter, campaigns())
-        raise TicketsError(f"no campaign is called {letter!r}", hint=hint, code="plan.unknown_campaign")
-    parts = campaigns()[letter].parts
-    if any(map(confirms, groups or ())) and not any(confirms(own) for part in parts for own in part.attacks):
-        raise _not_confirmed(f"campaign {letter} does not confirm")
-    return parts
-
-
-def _not_confirmed(why: str) -> TicketsError:
-    message = f"{why}: the split that confirms is attacked once, for the claims about the chosen recipe"
-    return TicketsError(message, hint="`tickets reproduce --campaign B` does it", code="plan.confirm")
-
-
-def may_confirm(unit: Job) -> bool:
-    """Whether a campaign attacks the confirming split for a job; of chosen arms only for fresh runs."""
-    parts = [part for one in campaigns().values() for part in one.parts if any(map(confirms, part.attacks))]
-    return any(unit.arm in part.arms for part in parts) and unit.seed >= first_seed(unit.arm)
-
-
-def _of_part(letter: str, part: Part, seeds: int, groups: Sequence[str] | None, flavour: Flavour) -> Iterator[_Line]:
-    asked = part.attacks if groups is None else _narrowed(groups, part.attacks)
+def _of_part(
+    letter: str, part: Part, seeds: int | None, groups: Sequence[str] | None, flavour: Flavour
+) -> Iterator[_Line]:
+    count = part.seeds if seeds is None else seeds
+    asked = part.attacks if groups is None else tuple(groups)
     for id in part.tables:
-        for line in _of_table(published.table(id), seeds, asked if asked or groups is not None else None, flavour):
-            if (not part.tasks or line.task in part.tasks) and line.backbone in part.backbones:
+        for line in _of_table(published.table(id), count, asked if asked or groups is not None else None, flavour):
+            if (not part.tasks or line.task in part.tasks) and line.row.backbone in part.backbones:
                 yield line
     for task in part.tasks if part.arms else ():
         under = [("aua", one.name, None) for one in attacks(task, asked, flavour)]
         for backbone in part.backbones:
-            for own in part.arms:
-                yield _Line(
-                    table=f"campaign {letter}", row=arm(own).title, task=task, backbone=backbone, arm=own,
-                    columns=(("clean", None, None), *under), runs=part.runs(own, seeds), groups=asked, whole=True,
-                )  # fmt: skip
-
-
-def _narrowed(groups: Sequence[str], own: Sequence[str]) -> tuple[str, ...]:
-    """The requested groups; of the confirming ones only those of the part."""
-    confirming = [one for one in own if confirms(one)]
-    found = [
-        found
-        for one in groups
-        for found in (confirming if one == CONFIRM and CONFIRM not in confirming else [one])
-        if not confirms(found) or found in confirming or CONFIRM in confirming
-    ]
-    return tuple(dict.fromkeys(found))
+            for arm in part.arms:
+                row = Row(table=f"campaign {letter}", name=arm_title(arm), arm=arm, backbone=backbone, tasks=(task,))
+                columns = (("clean", None, None), *under)
+                yield _Line(row=row, task=task, columns=columns, runs=part.runs(arm, count), groups=asked, whole=True)
 
 
 def needs(backbone: str, task: str, outcomes: Sequence[Outcome]) -> str:

@@ -1,34 +1,24 @@
-"""One job from its name to its outcome, and the process of its own that makes it.
+"""One job from its name to its outcome, in a process of its own.
 
 Search, training and attacks are stages of one store, which jobs share. The outcome is written when the model is trained and again after
 every attack, so that it is complete whenever the process ends. All attacks of an outcome are on one model: where that model is gone
 and training again gave another (on a GPU it may), they are run again, and the earlier outcome stays until they are done.
-
-The process gets its request as JSON on standard input and ends when the process that started it does, however that ends. The reason of a failure
-is written to ``failures/<id>.json`` in the store.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
-import signal
-import sys
-import threading
-import traceback
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import build, to_plain
 from robust_tickets.environment import code, environment
-from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import locked, read_json, write_json
-from robust_tickets.progress import printed, say, warn
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import locked, read_json
+from robust_tickets.progress import say, warn
 from robust_tickets.reproduce import arms, outcome, protocol
 from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, foreign
@@ -36,7 +26,7 @@ from robust_tickets.reproduce.paths import CORPORA, Paths
 from robust_tickets.reproduce.protocol import GROUPS, NamedAttack
 
 if TYPE_CHECKING:
-    from robust_tickets.experiment.recipe import AttackPlan, Recipe
+    from robust_tickets.experiment.recipe import Recipe
     from robust_tickets.experiment.runner import Experiment, Made
     from robust_tickets.stages import Stage
     from robust_tickets.ticket.ticket import Ticket
@@ -54,7 +44,7 @@ class Request:
     """
 
     unit: Job
-    attacks: tuple[NamedAttack, ...]
+    attacks: tuple[str, ...]  # by their names in the protocol
     paths: Paths
     store: Path
     results: Path
@@ -62,28 +52,14 @@ class Request:
     search_only: bool = False
     drop_models: bool = False
 
-    @property
-    def failure(self) -> Path:
-        return self.store / "failures" / f"{self.unit.id}.json"
-
-    @property
-    def log(self) -> Path:
-        return self.store / "logs" / f"{self.unit.id}.log"
-
-    def to_json(self) -> str:
-        return json.dumps(to_plain(self))
-
-    @classmethod
-    def of_json(cls, text: str) -> Request:
-        request: Request = build(cls, json.loads(text), "request")
-        return request
+    def attack(self, name: str) -> NamedAttack:
+        return protocol.attack(self.unit.task, name, self.unit.flavour)
 
 
 def run_job(request: Request) -> Outcome:
     """Make what is missing of the job's outcome, and write it."""
     with locked(request.store / "units" / request.unit.id, wait=True):
-        known = found(request.unit, request.results)
-        recipe = recipe_of(request.unit, request.attacks, request.paths)
+        known, recipe = found(request), recipe_of(request.unit, request.paths)
         if known is not None:
             check_same(known, recipe, request)
             if complete(known, request):
@@ -91,27 +67,23 @@ def run_job(request: Request) -> Outcome:
         return _make(request, recipe, known)
 
 
-def found(unit: Job, results: Path) -> Outcome | None:
+def found(request: Request) -> Outcome | None:
     """The outcome of the job, if there is one."""
-    path = outcome.place(results, unit)
+    path = outcome.place(request.results, request.unit)
     return outcome.read(path) if path.is_file() else None
 
 
 def complete(known: Outcome, request: Request) -> bool:
     """Whether an outcome has all that is asked for."""
-    whole = bool(known.clean) and all(known.attacked(attack.name) for attack in request.attacks)
-    return request.search_only or whole
+    return request.search_only or (bool(known.clean) and all(map(known.attacked, request.attacks)))
 
 
-def recipe_of(unit: Job, attacks: Sequence[NamedAttack], paths: Paths) -> Recipe:
-    """The job as a recipe of one arm, with its attacks in their order; refused where it breaks the protocol."""
+def recipe_of(unit: Job, paths: Paths) -> Recipe:
+    """The job as a recipe of one arm, without attacks."""
     from robust_tickets.experiment.recipe import resolve
 
-    tables = [attack.placed(paths, cuda=protocol.on_cuda()) for attack in attacks]
-    tree = arms.tree(unit, (*protocol.settings(unit), *paths.settings(unit)), tables)
-    recipe = resolve(unit.arm, paths.placed(tree), [arms.arm(unit.arm).arm])
-    protocol.check(recipe, unit)
-    return recipe
+    tree = arms.tree(unit, (*protocol.settings(unit), *paths.settings(unit)))
+    return resolve(unit.arm, paths.placed(tree), [arms.arm(unit.arm).arm])
 
 
 def check_same(known: Outcome, recipe: Recipe, request: Request) -> None:
@@ -120,139 +92,14 @@ def check_same(known: Outcome, recipe: Recipe, request: Request) -> None:
     if why := foreign(known, request.paths):
         hint = f"give another folder as --results, or move {file} out of this one; --subset takes results of a part"
         raise TicketsError(why, hint=hint, code="worker.other_data")
-    differs = _differs(known.config.get("recipe", {}), _plain(recipe))
-    tables = known.config.get("attacks", {})
-    for attack in request.attacks:
-        differs = differs or _differs(tables.get(attack.name, {}), to_plain(attack.table), attack.name)
+    differs, tables = _differs(known.config.get("recipe", {}), _plain(recipe)), known.config.get("attacks", {})
+    for name in request.attacks:
+        differs = differs or _differs(tables.get(name, {}), to_plain(request.attack(name).table), name)
     if differs:
-        name, before, now = differs
-        message = f"there is a result with other settings: {name} {before!r} there, {now!r} now"
+        setting, before, now = differs
+        message = f"there is a result with other settings: {setting} {before!r} there, {now!r} now"
         hint = f"move {file} out of the results to run it again, or undo the change"
         raise TicketsError(message, hint=hint, code="worker.other_settings")
-
-
-def _make(request: Request, recipe: Recipe, known: Outcome | None) -> Outcome:
-    from robust_tickets.experiment.runner import prepare, ticket_of
-
-    unit, attacks = request.unit, list(request.attacks)
-    folder = request.store / f"repeat-{unit.repeat}" if unit.repeat else request.store
-    experiment = prepare(recipe, out=folder, processes=request.processes)
-    results = _Results(request, experiment, protocol.check_task(experiment.task, unit, subset=request.paths.subset))
-    (arm,) = recipe.arms
-    if request.search_only:
-        if arm.origin is None:
-            message = f"{unit.id} has no search, and only the search is asked for"
-            raise TicketsError(message, hint="ask for the trained model", code="worker.no_search")
-        ticket, searched, _ = ticket_of(experiment, arm.origin)
-        return results.write(known or results.begun(ticket, searched, None))
-    made = experiment.made(arm)
-    current = results.trained(made)
-    if known is not None and known.inputs.get("trained") == current.inputs["trained"]:
-        config = {**current.config, "attacks": known.config.get("attacks", {})}
-        current = replace(current, attacks=known.attacks, config=config)
-    elif known is not None and known.attacks:
-        say(f"{unit.id} is another model than the one that was attacked: its attacks are run again")
-        named = {attack.name for attack in attacks}
-        others = [one for one in protocol.attacks(unit.task, GROUPS, unit.flavour) if one.name not in named]
-        attacks += [
-            one for one in others if known.attacked(one.name)
-        ]  # an attack that the protocol no longer has is dropped
-        recipe = recipe_of(unit, attacks, request.paths)
-        results.owed = {attack.name for attack in attacks if known.attacked(attack.name)}
-    results.write(current)
-    problems = []
-    for attack, plan in zip(attacks, recipe.attacks, strict=True):
-        if current.attacked(attack.name) is None:
-            try:
-                current = results.write(results.attacked(current, attack, made, plan))
-            except Exception as problem:  # the other attacks do not depend on it
-                warn(f"{unit.id}: {attack.name} failed: {problem}")
-                problems.append(problem)
-    if problems:
-        raise problems[0]
-    if request.drop_models:
-        with experiment.run.alone(made.trained):
-            shutil.rmtree(made.trained.folder / "model", ignore_errors=True)
-    return current
-
-
-class _Results:
-    """Writes the outcome of one job, step by step."""
-
-    def __init__(self, request: Request, experiment: Experiment, notes: Sequence[str]) -> None:
-        self.request, self.experiment, self.notes = request, experiment, notes
-        self.paths = {name: path for name, path in vars(request.paths).items() if isinstance(path, Path)}
-        self.ids: dict[str, Sequence[str]] = {}
-        self.ticket: Ticket | None = None  # written beside the outcome
-        self.owed: set[str] = (
-            set()
-        )  # attacks of an outcome of another model, which is not overwritten by one with fewer
-
-    def begun(
-        self,
-        ticket: Ticket | None,
-        searched: Stage | None,
-        trained: Stage | None,
-        inputs: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Outcome:
-        """The outcome without attacks; of a search alone nothing is ``trained``."""
-        from robust_tickets.reproduce import gather
-
-        task, recipe, unit = self.experiment.task, self.experiment.recipe, self.request.unit
-        splits = {name: split for name, split in task.splits.items() if len(split)}
-        known = {
-            "task": {name: split.digest for name, split in splits.items()},
-            "rows": {name: len(split) for name, split in splits.items()},
-            "theta0": self.experiment.inputs["model"],
-            "version": self.experiment.inputs["version"],
-            "code": code(),
-            "said": [*task.notes, *recipe.notes],
-        }
-        shape = None
-        if ticket is not None:
-            shape = gather.shape(ticket, self.experiment.start.model)
-            if ticket.kind == "structured":
-                self.ticket = replace(ticket, provenance=self._clear(ticket.provenance))
-            else:
-                shape["again"] = f"tickets reproduce --job {unit.id} --search-only --results NEW --out NEW"
-        notes = [*arms.arm(unit.arm, unit.flavour, unit.task).notes, *self.notes, *task.warnings]
-        return Outcome(
-            unit=unit,
-            config={"recipe": self._clear(_plain(recipe)), "attacks": {}},
-            inputs=self._clear({**known, **inputs}),
-            env=dict(environment()),
-            clean=read_json(trained.folder / "evaluation.json") if trained is not None else {},
-            cost=gather.cost(searched, trained),
-            ticket=shape,
-            traces=gather.traces(searched, trained),
-            notes=tuple(self._clear(notes)),
-        )
-
-    def trained(self, made: Made) -> Outcome:
-        adversary = made.trained.folder / "adversary.json"
-        inputs = {"adversary": read_json(adversary)} if adversary.is_file() else {}
-        return self.begun(made.ticket, made.searched, made.trained, {"trained": made.model.digest, **inputs})
-
-    def attacked(self, current: Outcome, attack: NamedAttack, made: Made, plan: AttackPlan) -> Outcome:
-        from robust_tickets.reproduce import gather
-
-        stage = self.experiment.attacked(made, plan, workers(self.request.processes))
-        result, ids = gather.attacked(attack.name, stage)
-        result = replace(result, resources=self._clear(result.resources), flags=self._clear(result.flags))
-        self.ids[result.examples] = ids
-        tables = {**current.config["attacks"], attack.name: to_plain(attack.table)}
-        others = [one for one in current.attacks if one.name != attack.name]
-        return replace(current, attacks=(*others, result), config={**current.config, "attacks": tables})
-
-    def write(self, current: Outcome) -> Outcome:
-        if self.owed <= {attacked.name for attacked in current.attacks}:
-            outcome.write(self.request.results, current, self.ids, self.ticket)
-        return current
-
-    def _clear(self, value: Any) -> Any:
-        from robust_tickets.reproduce import gather
-
-        return gather.without_paths(value, self.paths)
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
@@ -274,6 +121,117 @@ def _differs(before: Any, now: Any, name: str = "recipe") -> tuple[str, Any, Any
     return None if before == now else (name, before, now)
 
 
+def _make(request: Request, recipe: Recipe, known: Outcome | None) -> Outcome:
+    from robust_tickets.experiment.recipe import attack_plan
+    from robust_tickets.experiment.runner import prepare, ticket_of
+    from robust_tickets.reproduce import gather
+
+    unit, (arm,) = request.unit, recipe.arms
+    folder = request.store / f"repeat-{unit.repeat}" if unit.repeat else request.store
+    experiment = prepare(recipe, out=folder, processes=request.processes)
+    notes = protocol.check_task(experiment.task, unit, subset=request.paths.subset)
+    if request.search_only:
+        if arm.origin is None:
+            message = f"{unit.id} has no search, and only the search is asked for"
+            raise TicketsError(message, hint="ask for the trained model", code="worker.no_search")
+        ticket, searched, _ = ticket_of(experiment, arm.origin)
+        current = known or _outcome(request, experiment, notes, ticket, searched)
+        outcome.write(request.results, current, {}, _beside(request, ticket))
+        return current
+    made = experiment.made(arm)
+    current = _outcome(request, experiment, notes, made.ticket, made.searched, made)
+    owed: set[str] = set()  # attacks of an outcome of another model, which is not overwritten by one with fewer
+    if known is not None and known.inputs.get("trained") == current.inputs["trained"]:
+        config = {**current.config, "attacks": known.config.get("attacks", {})}
+        current = replace(current, attacks=known.attacks, config=config)
+    elif known is not None and known.attacks:
+        say(f"{unit.id} is another model than the one that was attacked: its attacks are run again")
+        owed = {one.name for one in protocol.attacks(unit.task, GROUPS, unit.flavour) if known.attacked(one.name)}
+    ids: dict[str, tuple[str, ...]] = {}
+
+    def write() -> None:
+        if owed <= {attacked.name for attacked in current.attacks}:
+            outcome.write(request.results, current, ids, _beside(request, made.ticket))
+
+    write()
+    problems = []
+    for name in dict.fromkeys((*request.attacks, *sorted(owed))):
+        if current.attacked(name) is not None:
+            continue
+        try:
+            attack = request.attack(name)
+            plan = attack_plan(name, attack.placed(request.paths, cuda=protocol.on_cuda()), unit.seed)
+            stage = experiment.attacked(made, plan, workers(request.processes))
+            result, its_ids = gather.attacked(name, stage)
+            ids[result.examples] = its_ids
+            result = replace(result, resources=_clear(request, result.resources), flags=_clear(request, result.flags))
+            config = {**current.config, "attacks": {**current.config["attacks"], name: to_plain(attack.table)}}
+            current = replace(current, attacks=(*current.attacks, result), config=config)
+            write()
+        except Exception as problem:  # the other attacks do not depend on it
+            warn(f"{unit.id}: {name} failed: {problem}")
+            problems.append(problem)
+    if problems:
+        raise problems[0]
+    if request.drop_models:
+        with experiment.run.alone(made.trained):
+            shutil.rmtree(made.trained.folder / "model", ignore_errors=True)
+    return current
+
+
+def _outcome(
+    request: Request,
+    experiment: Experiment,
+    notes: tuple[str, ...],
+    ticket: Ticket | None,
+    searched: Stage | None,
+    made: Made | None = None,
+) -> Outcome:
+    """The outcome without attacks; of a search alone nothing is ``made``."""
+    from robust_tickets.reproduce import gather
+
+    task, recipe, unit = experiment.task, experiment.recipe, request.unit
+    trained, splits = made.trained if made else None, {name: own for name, own in task.splits.items() if len(own)}
+    inputs = {
+        "task": {name: split.digest for name, split in splits.items()},
+        "rows": {name: len(split) for name, split in splits.items()},
+        "theta0": experiment.inputs["model"],
+        "version": experiment.inputs["version"],
+        "code": code(),
+        "said": [*task.notes, *recipe.notes],
+    }
+    if made is not None:
+        inputs["trained"] = made.model.digest
+        if (adversary := made.trained.folder / "adversary.json").is_file():
+            inputs["adversary"] = read_json(adversary)
+    shape = gather.shape(ticket, experiment.start.model) if ticket is not None else None
+    if shape is not None and shape["kind"] != "structured":
+        shape["again"] = f"tickets reproduce --job {unit.id} --search-only --results NEW --out NEW"
+    return Outcome(
+        unit=unit,
+        config={"recipe": _clear(request, _plain(recipe)), "attacks": {}},
+        inputs=_clear(request, inputs),
+        env=dict(environment()),
+        clean=read_json(trained.folder / "evaluation.json") if trained is not None else {},
+        cost=gather.cost(searched, trained),
+        ticket=shape,
+        traces=gather.traces(searched, trained),
+        notes=_clear(request, (*arms.arm(unit.arm, unit.flavour, unit.task).notes, *notes, *task.warnings)),
+    )
+
+
+def _beside(request: Request, ticket: Ticket | None) -> Ticket | None:
+    """The ticket to be kept beside the outcome: one of heads and neurons, without paths."""
+    kept = ticket is not None and ticket.kind == "structured"
+    return replace(ticket, provenance=_clear(request, ticket.provenance)) if ticket is not None and kept else None
+
+
+def _clear(request: Request, value: Any) -> Any:
+    from robust_tickets.reproduce import gather
+
+    return gather.without_paths(value, {k: path for k, path in vars(request.paths).items() if isinstance(path, Path)})
+
+
 def workers(processes: int) -> int | None:
     """Worker processes of an attack on a GPU that others share: most of their time jobs train, with one core each."""
     import torch
@@ -285,58 +243,15 @@ def workers(processes: int) -> int | None:
     return max(2, min(MOST, 2 * len(os.sched_getaffinity(0)) // processes))
 
 
-def main() -> int:
-    """Run the job that standard input names; the exit code."""
-    request = Request.of_json(sys.stdin.readline())
-    threading.Thread(target=_end_with_starter, daemon=True).start()
-    try:
-        with printed():  # into the job's log
-            run_job(request)
-    except Exception as problem:
-        write_failure(request, problem)
-        return FAILED
-    return 0
-
-
-def write_failure(request: Request, problem: BaseException) -> str:
-    """Write why a job failed to its file; return the message with its hint."""
-    known = isinstance(problem, TicketsError)
-    message = str(problem) if known else f"{type(problem).__name__}: {problem}"  # never empty
-    lines = [] if known else traceback.format_exception(problem)
-    try:
-        write_json(request.failure, {"unit": request.unit.id, "message": message, "traceback": "".join(lines)})
-    except TicketsError as unwritten:  # a full disk may be why it failed
-        warn(f"{request.unit.id}: {message}; {unwritten.message}")
-    return message
-
-
-def _end_with_starter() -> None:
-    """End at once when standard input closes. It is read without a lock, which a forked process would wait for."""
-    while os.read(0, 1):
-        pass
-    os._exit(1)
-
-
-def leave(*_: Any) -> None:
-    """End on SIGTERM as Ctrl-C would: under CUDA MPS a process that ends with work on the device may break the others."""
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
-def synchronize() -> None:
-    """Wait for what the device still does for this process."""
-    import torch
-
-    if torch.cuda.is_initialized():
-        with suppress(RuntimeError):
-            torch.cuda.synchronize()
+def execute(request: Mapping[str, Any]) -> str:
+    """Run the job of a request of plain values; its numbers in a line."""
+    made = run_job(build(Request, request, "request"))
+    parts = [f"{made.clean['accuracy']:.1f} % clean"] if "accuracy" in made.clean else ["ticket found"]
+    shares = {attacked.name: attacked.share("aua") for attacked in made.attacks}
+    return ", ".join([*parts, *(f"{name} {share:.1f}" for name, share in shares.items() if share is not None)])
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started this one
-    signal.signal(signal.SIGTERM, leave)
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        synchronize()
-        sys.exit(130)
+    from robust_tickets.experiment.execute import serve
+
+    serve(execute)
