@@ -109,7 +109,7 @@ def test_what_is_refused(capsys: Capture, tmp_path: Path, attacked: AttackResult
         (tmp_path, "neither a finished run nor"),
         (tmp_path / "none", "no such folder"),
         (tmp_path / "part", "is not finished"),
-        (f"{attacked.folder}:arm", "is an attack, which has no arms"),
+        (f"{attacked.folder}:arm", "has no arm 'arm'"),
     ):
         assert said in check(capsys, folder, "aua=1", code=2)["error"]["message"]
 

@@ -90,6 +90,10 @@ def test_normalised_text_ignores_case_and_space(text: str) -> None:
 @given(texts=st.lists(st.text("ab ", min_size=1, max_size=6).filter(str.strip), max_size=60), seed=st.integers(0, 5))
 def test_no_duplicate_crosses_a_division(texts: list[str], seed: int) -> None:
     keys = Split.of(texts, [0] * len(texts)).keys if texts else np.zeros(0, np.uint64)
+    if len({normalised(text) for text in texts}) < 3:
+        with refused("data.too_few_rows"):
+            divide.lone(keys)
+        return
     parts = divide.lone(keys)
     assert sorted(np.concatenate(list(parts.values())).tolist()) == list(range(len(texts)))
     where: dict[str, str] = {}

@@ -105,7 +105,7 @@ def test_given_labels_name_ids_or_fix_the_order(tmp_path: Path) -> None:
     with refused("labels.unknown"):
         load_task(tmp_path / "named.csv", labels=("up", "down"))
     with refused("labels.twice"):
-        load_task(tmp_path / "named.csv", labels=("bad", "bad"))
+        load_task(tmp_path / "named.csv", labels=("bad", "good", "bad"))
 
 
 def test_typed_labels_of_parquet_and_jsonl(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,12 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from refusing import refused
-from robust_tickets.attack.examples import attack_set
 from robust_tickets.data import arrow_tables as table
 from robust_tickets.data.load import load_task
-from robust_tickets.data.task import Split
 from robust_tickets.deploy.predict import open_texts
-from robust_tickets.errors import TicketsError
 from tables import ROWS, write_csv
 
 
@@ -41,15 +37,6 @@ def test_validation_and_test_must_differ(tmp_path: Path, capsys: pytest.CaptureF
     assert capsys.readouterr() == ("", "")
 
 
-def test_nonsense_numbers_are_refused(tmp_path: Path) -> None:
-    path = csv_of(tmp_path / "a.csv", "row")
-    for number in (0, -5):
-        with pytest.raises(TicketsError, match=f"max_rows must be at least 1, got {number}"):
-            load_task(path, max_rows=number)
-    split = Split.of(["a", "b"], [0, 1])
-    assert attack_set(split, 0, 0, 2).tolist() == [0, 1]
-
-
 def test_leading_blank_lines_are_skipped(tmp_path: Path) -> None:
     rows = csv_of(tmp_path / "plain.csv", "row").read_text()
     plain = load_task(tmp_path / "plain.csv")
@@ -63,19 +50,15 @@ def test_leading_blank_lines_are_skipped(tmp_path: Path) -> None:
     assert [b.row for b in load_task(tmp_path / "bad.tsv").skipped] == [204]
 
 
-@pytest.mark.parametrize("indent", [None, 1])
-def test_a_json_array_is_named(tmp_path: Path, indent: int | None) -> None:
+def test_a_json_array_is_refused(tmp_path: Path) -> None:
     rows = [{"text": f"t {i}", "label": i % 2} for i in range(3000)]
     path = tmp_path / "a.jsonl"
-    for text in (json.dumps(rows, indent=indent), "[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n"):
+    for text in (json.dumps(rows), json.dumps(rows, indent=1), json.dumps(rows[0], indent=2)):
         path.write_text(text)
-        with refused("data.format"):
+        with refused("data.no_rows"):
             load_task(path)
     path.write_text("\n".join(["[1, 2]", *map(json.dumps, rows)]))  # a stray array is one bad row
     assert [b.row for b in load_task(path).skipped] == [1]
-    path.write_text(json.dumps(rows[0], indent=2))
-    with refused("data.format"):
-        load_task(path)
 
 
 def test_headers_that_cannot_be_used(tmp_path: Path) -> None:
@@ -85,29 +68,15 @@ def test_headers_that_cannot_be_used(tmp_path: Path) -> None:
         load_task(path)
     with refused("data.no_column"):
         load_task(path, text="text", label="label")
-    csv_of(tmp_path / "b.csv", "row" * 30)
-    wide = tmp_path / "wide.csv"
-    wide.write_text(",".join(f"column {i} {'x' * 60}" for i in range(500)) + "\n")
-    for options in ({}, {"text": "zzz"}):
-        with pytest.raises(TicketsError):
-            load_task(wide, **options)
-    for ask in (
-        lambda: load_task(tmp_path / "b.csv", text=("text", "text")),
-        lambda: open_texts(tmp_path / "b.csv", ("text", "text")),
-    ):
+    csv_of(tmp_path / "b.csv", "row")
+    for ask in (load_task, open_texts):
         with refused("data.columns"):
-            ask()
-
-
-def test_fields_that_a_bar_separates_are_not_inferred(tmp_path: Path) -> None:
-    """They are one column; texts alone would be taken with their labels inside."""
-    for name in ("bars.csv", "bars.tsv"):
-        path = tmp_path / name
-        path.write_text("text|label\n" + "".join(f"a film of number {i}|{'ab'[i % 2]}\n" for i in range(40)))
-        for read in (load_task, partial(load_task, text="text", label="label"), open_texts):
-            with pytest.raises(TicketsError):
-                read(str(path))
-        assert open_texts(path, text="text|label")[1] == ("text|label",)
+            ask(tmp_path / "b.csv", text=("text", "text"))
+    path.write_text("text|label\n" + "".join(f"a film of number {i}|{'ab'[i % 2]}\n" for i in range(40)))
+    for ask in (load_task, open_texts):  # texts would be taken with their labels inside
+        with refused("data.unclear_column"):
+            ask(path)
+    assert open_texts(path, text="text|label")[1] == ("text|label",)
 
 
 def test_one_class_and_too_many_are_refused(tmp_path: Path) -> None:
@@ -275,16 +244,16 @@ def test_unreadable_sources(tmp_path: Path) -> None:
     (tmp_path / "fake.parquet").write_text("text,label\n")
     (tmp_path / "a.xlsx").write_text("")
     (tmp_path / "nothing").mkdir()
-    for name, message in {
-        "empty.csv": "has no rows",
-        "header.csv": "has 0 class",
-        "wide.csv": "UTF-16",
-        "fake.parquet": "not a readable parquet",
-        "a.xlsx": "files end in",
-        "absent.csv": "no such file",
-        "nothing": "holds no data file",
+    for name, code in {
+        "empty.csv": "data.no_rows",
+        "header.csv": "data.no_rows",
+        "wide.csv": "data.encoding",
+        "fake.parquet": "data.unreadable",
+        "a.xlsx": "data.format",
+        "absent.csv": "data.not_found",
+        "nothing": "data.no_files",
     }.items():
-        with pytest.raises(TicketsError, match=message):
+        with refused(code):
             load_task(tmp_path / name)
     with refused("data.not_found"):
         load_task("sst3")

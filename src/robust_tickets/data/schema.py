@@ -50,24 +50,11 @@ HINT = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Columns:
-    """The columns to read, and what was inferred."""
-
-    texts: tuple[str, ...]
-    label: str
-    note: str = ""
-
-
-def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> Columns:
-    """The columns given, and those not given where names leave one reading."""
-    texts = _given(rows, text)
-    if label:
-        _check_present(rows, label)
-    if label in texts:
-        raise TicketsError(f"the column {label!r} cannot be both text and label", hint=HINT, code="data.columns")
+def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> tuple[tuple[str, ...], str, str]:
+    """The columns of text and label, inferred from their names where they are not given, and what was inferred."""
+    texts = _given(rows, text, label)
     if texts and label:
-        return Columns(texts=texts, label=label)
+        return texts, label, ""
     free = [c for c in rows.columns if c not in texts and c != label and c.lower() not in IDS]
     if not label:
         named = [c for c in free if c.lower() in LABELS]
@@ -80,7 +67,7 @@ def choose(rows: Rows, text: str | Sequence[str] | None, label: str | None) -> C
     rest = [c for c in rows.columns if c not in texts and c != label]
     unused = f"; not used: {few(rest)}" if rest else ""
     found = f"text from {' and '.join(map(repr, texts))}, label from {label!r} (inferred){unused}"
-    return Columns(texts=texts, label=label, note=f"{Path(rows.name).name}: {found}")
+    return texts, label, f"{Path(rows.name).name}: {found}"
 
 
 def text_columns(rows: Rows, text: str | Sequence[str] | None, but: Collection[str] = ()) -> tuple[str, ...]:
@@ -88,20 +75,18 @@ def text_columns(rows: Rows, text: str | Sequence[str] | None, but: Collection[s
     return _given(rows, text) or _texts(rows, [c for c in rows.columns if c.lower() not in {*IDS, *but}])
 
 
-def _given(rows: Rows, text: str | Sequence[str] | None) -> tuple[str, ...]:
-    given = () if text is None else (text,) if isinstance(text, str) else tuple(text)
-    if len(given) > 2 or len(set(given)) < len(given):
-        raise TicketsError(f"a text is one column or two, got {few(given)}", hint=HINT, code="data.columns")
-    for name in given:
-        _check_present(rows, name)
-    return given
-
-
-def _check_present(rows: Rows, name: str) -> None:
-    if rows.columns.count(name) != 1:
-        raise TicketsError(
-            f"{rows.name} has not one column {name!r}; it has {few(rows.columns)}", hint=HINT, code="data.no_column"
-        )
+def _given(rows: Rows, text: str | Sequence[str] | None, label: str | None = None) -> tuple[str, ...]:
+    """The text columns that were named, if they and the label's are there."""
+    texts = () if text is None else (text,) if isinstance(text, str) else tuple(text)
+    named = [*texts, *([label] if label else [])]
+    if len(texts) > 2 or len(set(named)) < len(named):
+        message = f"a text is one column or two, and the label is another one; got {few(named)}"
+        raise TicketsError(message, hint=HINT, code="data.columns")
+    for name in named:
+        if rows.columns.count(name) != 1:
+            message = f"{rows.name} has not one column {name!r}; it has {few(rows.columns)}"
+            raise TicketsError(message, hint=HINT, code="data.no_column")
+    return texts
 
 
 def _texts(rows: Rows, free: list[str]) -> tuple[str, ...]:
@@ -162,22 +147,18 @@ def canonical(text: str) -> str:
 def order(values: Iterable[str]) -> tuple[str, ...]:
     """Class names in id order, from the values that occur: by number where all are numbers, else sorted."""
     distinct = sorted(set(values))
-    numbers = {value: number for value in distinct if (number := _number(value)) is not None}
-    return tuple(sorted(distinct, key=numbers.__getitem__) if len(numbers) == len(distinct) else distinct)
+    numbers = [_number(value) for value in distinct]
+    return tuple(distinct) if None in numbers else tuple(v for _, v in sorted(zip(numbers, distinct, strict=True)))
 
 
 def check(names: Sequence[str], where: str) -> None:
     """Refuse class names that are too few or name a class twice."""
     if len(set(map(canonical, names))) != len(names):
-        raise TicketsError(
-            f"the labels name a class twice: {few(names)}", hint="name each class once", code="labels.twice"
-        )
+        message = f"the labels name a class twice: {few(names)}"
+        raise TicketsError(message, hint="name each class once", code="labels.twice")
     if len(names) < 2:
-        raise TicketsError(
-            f"{where} has {len(names)} class(es) {few(names)}; a classifier needs at least two",
-            hint="check the file and its label column",
-            code="labels.too_few",
-        )
+        message = f"{where} has {len(names)} class(es) {few(names)}; a classifier needs at least two"
+        raise TicketsError(message, hint="check the file and its label column", code="labels.too_few")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +168,6 @@ class Match:
     ids: Mapping[str, int]
     note: str = ""
     guessed: bool = False  # ids were read as the classes in order
-    idle: tuple[str, ...] = ()  # names of the label map that no value has
 
 
 def match(
@@ -217,11 +197,9 @@ def match(
                 )
             note = f"classes matched by position: {few(declared)} are {few(names)}"
             names = declared
-    found = list(called.values())
-    known = {**_by_name(found, _numbered(names)), **_by_name(found, mapped)}
+    known = {**_by_name(called.values(), _numbered(names)), **_by_name(called.values(), mapped)}
     if known or not values:
-        idle = tuple(key for key in mapped if not _by_name([key], _numbered(found)))
-        return Match(ids={value: known[name] for value, name in called.items() if name in known}, note=note, idle=idle)
+        return Match(ids={value: known[name] for value, name in called.items() if name in known}, note=note)
     if mapped:
         raise TicketsError(
             f"{where}: the label map names {few(list(mapped))}, the labels there are {few(order(values))}",

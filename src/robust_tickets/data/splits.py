@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive
 
 CARVED = 0.1  # of train, where a split is missing
@@ -21,6 +22,8 @@ def lone(keys: np.ndarray) -> dict[str, np.ndarray]:
         validation = np.zeros_like(test)
         validation[~test] = _lowest(keys[~test])
         parts = {"train": ~test & ~validation, "validation": validation, "test": test}
+    for mask in parts.values():
+        _check(mask)
     return {name: np.flatnonzero(mask) for name, mask in parts.items()}
 
 
@@ -30,7 +33,15 @@ def carve(keys: np.ndarray, seed: int, name: str) -> np.ndarray:
         z = keys ^ np.uint64(derive(seed, "carve", name))
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return _lowest(z ^ (z >> np.uint64(31)))
+        carved = _lowest(z ^ (z >> np.uint64(31)))
+    _check(~carved)
+    return carved
+
+
+def _check(mask: np.ndarray) -> None:
+    if not mask.any():
+        message = f"{len(mask)} rows have too few different texts to make splits of them"
+        raise TicketsError(message, hint="give more rows, or test=FILE and validation=FILE", code="data.too_few_rows")
 
 
 def _lowest(keys: np.ndarray) -> np.ndarray:

@@ -66,11 +66,8 @@ class Split:
         width = len(columns) or (len(rows[0]) if rows else 1)
         odd = next((i for i, row in enumerate(rows) if len(row) != width), None)
         if odd is not None:
-            raise TicketsError(
-                f"expected {width} string(s) for each text, got {len(rows[odd])} at place {odd} of the list, counted from 0",
-                hint="give single texts or pairs, not both",
-                code="data.columns",
-            )
+            message = f"expected {width} string(s) for each text, got {len(rows[odd])} at place {odd} of the list"
+            raise TicketsError(message, hint="give single texts or pairs, not both", code="data.columns")
         names = columns or (("text",) if width == 1 else ("text1", "text2"))
         return cls(name, names, memory_table(rows, width), np.arange(len(rows)), _class_numbers(labels, len(rows)))
 
@@ -118,11 +115,8 @@ def _class_numbers(labels: Sequence[int], count: int) -> np.ndarray:
     except ValueError:  # lists of several lengths
         found = np.array(None)
     if found.shape != (count,) or (count and (found.dtype.kind not in "iub" or found.max() > np.iinfo(np.int32).max)):
-        raise TicketsError(
-            f"expected {count} label(s), the class number of each text, got {labels!r:.80}",
-            hint="0 for the first class, 1 for the second, …",
-            code="data.class_numbers",
-        )
+        message = f"expected {count} label(s), the class number of each text, got {labels!r:.80}"
+        raise TicketsError(message, hint="0 for the first class, 1 for the second, …", code="data.class_numbers")
     return found.astype(np.int32)
 
 
@@ -149,15 +143,13 @@ class Task:
 
     def split(self, name: str) -> Split:
         if name in self.unlabelled:
-            raise TicketsError(
-                f"the split {name!r} of {self.name} has no public labels, so nothing can be trained, evaluated or attacked on it",
-                hint=f"use one of: {', '.join(self.splits)}",
-                code="data.no_labels",
+            message = (
+                f"the split {name!r} of {self.name} has no public labels: it can neither be trained on nor attacked"
             )
+            raise TicketsError(message, hint=f"use one of: {', '.join(self.splits)}", code="data.no_labels")
         if name not in self.splits:
-            raise TicketsError(
-                f"{self.name} has no split {name!r} here", hint=did_you_mean(name, self.splits), code="data.no_split"
-            )
+            hint = did_you_mean(name, self.splits)
+            raise TicketsError(f"{self.name} has no split {name!r} here", hint=hint, code="data.no_split")
         return self.splits[name]
 
     @property
