@@ -148,7 +148,7 @@ def measured(run: str) -> Iterator[Measured]:
     from robust_tickets.attack.flags import ONE_ANSWER
     from robust_tickets.attack.result import RESULT
     from robust_tickets.report.run_data import read_attacks, read_run
-    from robust_tickets.report.verdict import gives_one_class
+    from robust_tickets.report.verdict import one_answer
 
     folder, wanted = Path(run), ""
     if not folder.exists() and ":" in run:
@@ -166,16 +166,13 @@ def measured(run: str) -> Iterator[Measured]:
         if wanted in ("", name):
             whole = {"clean_full": arm.evaluation.accuracy} if arm.evaluation else {}
             ends = {"clean_full": arm.evaluation.interval} if arm.evaluation else {}
-            constant = (
-                ((ONE_ANSWER, "one answer: the model gives every row one class"),) if gives_one_class(arm) else ()
-            )
+            only = one_answer(arm.evaluation.per_class) if arm.evaluation else None
+            constant = ((ONE_ANSWER, f"one answer: the model gives every row the class {only}"),) if only else ()
             for attack in arm.attacks:
                 values = {measure: getattr(attack, measure) for measure in MEASURES} | whole
-                flags = (
-                    *zip(attack.codes, attack.flags, strict=True),
-                    *(() if ONE_ANSWER in attack.codes else constant),
-                )
-                yield Measured(name, attack.name, values, {**ends, **attack.intervals}, flags)
+                known = () if ONE_ANSWER in attack.flag_codes else constant
+                flags = (*zip(attack.flag_codes, attack.flags, strict=True), *known)
+                yield Measured(name, attack.attack, values, {**ends, **attack.intervals}, flags)
             if not arm.attacks:  # all that is known of it is its accuracy
                 clean = {"clean": whole.get("clean_full"), **whole}
                 yield Measured(name, "", clean, {"clean": ends.get("clean_full"), **ends}, constant)
