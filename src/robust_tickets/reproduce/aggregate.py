@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
-from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError
+from robust_tickets.report import format as numbers
 from robust_tickets.reproduce.arms import (
     ATTACKS,
     arm_title,
@@ -102,9 +102,9 @@ class Wanted:
 
 def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None = None) -> Reading:
     """Read the runs of a request. ``folder`` holds the ids of the examples; without it runs have only values."""
-    there = [outcome for outcome in outcomes if wanted.beside(outcome)]
-    own = [outcome for outcome in there if outcome.unit.arm == wanted.arm]
-    trained, metric = [outcome for outcome in own if outcome.clean], wanted.metric
+    there = [one for one in outcomes if wanted.beside(one)]
+    own = [one for one in there if one.unit.arm == wanted.arm]
+    trained, metric = [one for one in own if one.clean], wanted.metric
     if not trained:
         return _none(wanted, "searched only, not trained" if own else NOT_RUN)
     if metric in ATTACK_METRICS or (metric == "clean" and wanted.attack):
@@ -115,9 +115,9 @@ def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None =
         trained = [one for one in trained if wanted.split in (None, one.clean.get("split"))]
     if metric == "seconds":
         trained = _alone(trained, _device(there))
-    take, why = VALUES[metric]
     split = str(trained[0].clean.get("split", "")) if metric == "clean" and trained else ""
-    return _reading(wanted, [(one, take(one)) for one in trained], why, timed=metric == "seconds", split=split)
+    found = [(one, MEASURES[metric].take(one)) for one in trained]
+    return _reading(wanted, found, MEASURES[metric].why, timed=metric == "seconds", split=split)
 
 
 def seconds(outcome: Outcome, search: bool = True) -> float | None:
@@ -138,14 +138,39 @@ def _millions(outcome: Outcome, name: str) -> float | None:
     return None if size is None else size / 1e6
 
 
-VALUES: Mapping[str, tuple[Callable[[Outcome], float | None], str]] = {  # how each is taken, and why there is none
-    "clean": (lambda one: number(one, one.clean.get("accuracy")), "trained, not evaluated on the split"),
-    "seconds": (seconds, NOT_ALONE),
-    "work": (_work, "its passes are not known"),
-    "encoder_millions": (lambda one: _millions(one, "encoder_parameters"), "its size was not kept"),
-    "total_millions": (lambda one: _millions(one, "parameters"), "its size was not kept"),
-    "flops": (lambda one: number(one, one.cost.get("flops_per_example")), "its FLOPs were not kept"),
-}
+class Measure(NamedTuple):
+    """How a measure is taken of a run, why there is none, and how the page shows it; ``best`` is ``high`` or ``low``."""
+
+    take: Callable[[Outcome], float | None]
+    why: str
+    title: str
+    about: str
+    write: Callable[[float], str]
+    best: str = "low"
+
+
+MEASURES = {
+    "clean": Measure(
+        lambda one: number(one, one.clean.get("accuracy")), "trained, not evaluated on the split",
+        "clean", "accuracy on the whole evaluated split, unattacked", numbers.percent, "high",
+    ),
+    "encoder_millions": Measure(
+        lambda one: _millions(one, "encoder_parameters"), "its size was not kept",
+        "encoder", "parameters without embeddings that are not zero, millions", lambda value: f"{value:.1f}{numbers.GLUE}M",
+    ),
+    "total_millions": Measure(
+        lambda one: _millions(one, "parameters"), "its size was not kept",
+        "size", "parameters that are not zero, millions", lambda value: f"{value:.1f}{numbers.GLUE}M",
+    ),
+    "flops": Measure(
+        lambda one: number(one, one.cost.get("flops_per_example")), "its FLOPs were not kept",
+        "FLOPs", "floating-point operations of one forward pass over one text", numbers.amount,
+    ),
+    "work": Measure(_work, "its passes are not known", "work", "plain epochs, search included", "{:.1f}".format),
+    "seconds": Measure(
+        seconds, NOT_ALONE, "time", "search and training, of runs that had the device to themselves", numbers.seconds
+    ),
+}  # fmt: skip
 
 
 def attacks_of(outcomes: Sequence[Outcome], asked: str) -> tuple[str, ...]:
@@ -183,65 +208,49 @@ def notes_of(outcome: Outcome) -> tuple[str, ...]:
 
 def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Reading:
     name, metric = wanted.attack, wanted.metric
-    found = [
-        (outcome, one)
-        for outcome in own
-        for one in outcome.attacks
-        if (one.name, one.split) == (name, wanted.split or outcome.clean.get("split"))
-    ]
-    attacks = [one for _, one in found]
-    ways = {_way(one) for one in attacks}
+    pairs = [(outcome, one, wanted.split or outcome.clean.get("split")) for outcome in own for one in outcome.attacks]
+    found = [(outcome, one) for outcome, one, split in pairs if (one.name, one.split) == (name, split)]
     if not found:
         by = f" by {attack_phrase(name)}" + (f" on {wanted.split}" if wanted.split else "") if name else ""
         return _none(wanted, f"trained, not attacked{by}")
+    attacks, runs = [one for _, one in found], list[tuple[Outcome, Any]]()
+    # rules, scoring and resources, whatever the model and the machine
+    held = [{kind: about.get("digest") for kind, about in one.resources.items()} for one in attacks]
+    ways = {canonical([one.recipe, one.scoring, of]) for one, of in zip(attacks, held, strict=True)}
     if len({one.examples for one in attacks}) > 1:
         return _none(wanted, "its runs were attacked on different examples")
     if len(ways) > 1:
         return _none(wanted, "its runs were attacked by different rules, or with different words")
-    runs: list[tuple[Outcome, Any]] = []
     for outcome, one in found:
-        value = one.mean_queries if metric == "queries" else one.share(metric)  # type: ignore[arg-type]
+        measure: Any = metric
+        value: Any = one.mean_queries if metric == "queries" else one.share(measure)
         if folder is not None and metric != "queries" and value is not None:
-            ids = _ids(folder, one.examples)
-            runs.append((outcome, one.run(outcome.unit, ids, metric, source=outcome.unit.id)))  # type: ignore[arg-type]
-        else:
-            runs.append((outcome, value))
-    return _reading(
-        wanted,
-        runs,
-        "nothing of the attack could be counted",
-        flags=[flag for one in attacks for flag in one.flags],
-        split=attacks[0].split,
-        examples=attacks[0].examples,
-        way=ways.pop(),
-        substituted=_each(words for one in attacks for words in one.substitutes),
-    )
-
-
-def _way(attacked: Attacked) -> str:
-    """The attack's rules, scoring and resources, whatever the model and the machine."""
-    held = {kind: about.get("digest") for kind, about in attacked.resources.items()}
-    return canonical({"recipe": attacked.recipe, "scoring": attacked.scoring, "resources": held})
+            value = one.run(outcome.unit, _ids(folder, one.examples), measure, source=outcome.unit.id)
+        runs.append((outcome, value))
+    about: dict[str, Any] = {"split": attacks[0].split, "examples": attacks[0].examples, "way": ways.pop()}
+    about["substituted"] = tuple(dict.fromkeys(words for one in attacks for words in one.substitutes))
+    flags = [flag for one in attacks for flag in one.flags]
+    return _reading(wanted, runs, "nothing of the attack could be counted", flags=flags, **about)
 
 
 def _speedup(wanted: Wanted, own: Sequence[Outcome], there: Sequence[Outcome]) -> Reading:
     """Speed-ups as printed: EarlyRobust counts its search; ORTicket leaves out its one search for all tasks."""
-    device, arm = _device(own), BASES[wanted.metric]
-    own, based = _alone(own, device), [one for one in there if one.unit.arm == arm]
-    times = [found for one in _alone(based, device) if (found := seconds(one)) is not None]
-    if not own:
-        return _none(wanted, NOT_ALONE)
-    if not times:
-        why = " was not timed alone on the same device" if based else ", against which it is timed, was not run"
-        return _none(wanted, f"{arm_title(arm)}{why}")
-    base, values = fmean(times), list[tuple[Outcome, float]]()
-    for outcome in own:
+    device = _device(own)
+    own, here = _alone(own, device), [one for one in there if str(one.env.get("device")) == device]
+    base = read_runs(replace(wanted, arm=BASES[wanted.metric], metric="seconds"), here)
+    if not own or not base.units:
+        why = f"{arm_title(base.name)}, against which it is timed on the same device: {base.why}"
+        return _none(wanted, why if own else NOT_ALONE)
+
+    def ratio(outcome: Outcome) -> float | None:
         whole, trained = seconds(outcome), seconds(outcome, search=False)
-        if whole and trained:
-            kinds = {"speedup_vs_pgd": base / whole, "speedup_vs_freelb": base / trained}
-            values.append((outcome, kinds.get(wanted.metric, base / trained - base / whole)))
-    against = f"timed on {device}, {arm_title(arm)} the mean of {len(times)} runs"
-    return _reading(wanted, values, NOT_ALONE, timed=True, substituted=(against,))
+        if not whole or not trained:
+            return None
+        kinds = {"speedup_vs_pgd": base.mean / whole, "speedup_vs_freelb": base.mean / trained}
+        return kinds.get(wanted.metric, base.mean / trained - base.mean / whole)
+
+    against = f"timed on {device}, {arm_title(base.name)} the mean of {len(base.units)} runs"
+    return _reading(wanted, [(one, ratio(one)) for one in own], NOT_ALONE, timed=True, substituted=(against,))
 
 
 def _device(there: Sequence[Outcome]) -> str:
@@ -255,47 +264,34 @@ def _alone(outcomes: Iterable[Outcome], device: str) -> list[Outcome]:
 
 
 def _reading(
-    wanted: Wanted,
-    found: Iterable[tuple[Outcome, TrainedRun | float | None]],
-    why: str,
-    *,
-    timed: bool = False,
-    flags: Sequence[str] = (),
-    **about: Any,
-) -> Reading:
+    wanted: Wanted, found: Iterable[tuple[Outcome, Any]], why: str, *, timed: bool = False, flags: Sequence[str] = (), **about: Any
+) -> Reading:  # fmt: skip
     """The runs with a value. Of a time repeats count like all others: it does not depend on the seed."""
-    there = [(o, value if isinstance(value, TrainedRun) else _run(o, value)) for o, value in found if value is not None]
-    if timed:
-        there = [(o, replace(run, seed=i, repeat=0)) for i, (o, run) in enumerate(there)]
-    if not any(run.repeat == 0 for _, run in there):
-        return _none(wanted, "only repeats of a seed were run" if there else why)
-    mixed = ["its runs do not all have one config"] if len({_settings(o) for o, _ in there}) > 1 else []
-    notes = _each([*mixed, *(note for one, _ in there for note in notes_of(one)), *flags])
-    return Reading(name=wanted.arm, runs=tuple(run for _, run in there), notes=notes, **about)
-
-
-def _run(outcome: Outcome, value: Any) -> TrainedRun:
-    unit = outcome.unit
-    return TrainedRun(value=number(outcome, value) or 0.0, seed=unit.seed, repeat=unit.repeat, source=unit.id)
+    runs, outcomes = list[TrainedRun](), list[Outcome]()
+    for outcome, value in found:
+        if value is not None:
+            unit = outcome.unit
+            outcomes.append(outcome)
+            if not isinstance(value, TrainedRun):
+                value = TrainedRun(value=value, seed=unit.seed, repeat=unit.repeat, source=unit.id)
+            runs.append(replace(value, seed=len(runs), repeat=0) if timed else value)
+    if not any(run.repeat == 0 for run in runs):
+        return _none(wanted, "only repeats of a seed were run" if runs else why)
+    settings = {canonical(_without(one.config)) for one in outcomes}
+    notes = ["its runs do not all have one config"] if len(settings) > 1 else []
+    notes += [note for one in outcomes for note in notes_of(one)]
+    return Reading(name=wanted.arm, runs=tuple(runs), notes=tuple(dict.fromkeys([*notes, *flags])), **about)
 
 
 def _none(wanted: Wanted, why: str) -> Reading:
     return Reading(name=wanted.arm, runs=(), why=why)
 
 
-def _each(words: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(words))
-
-
 _ids = lru_cache(maxsize=64)(ids_of)
 
 
-def _settings(outcome: Outcome) -> str:
-    """The config but for seeds and attacks: equal for all runs of an arm."""
-    return canonical(_without(outcome.config))
-
-
 def _without(value: Any) -> Any:
+    """A config but for seeds and attacks: equal for all runs of an arm."""
     if isinstance(value, Mapping):
         return {name: _without(inner) for name, inner in value.items() if name not in ("seed", "attack", "attacks")}
     return [_without(inner) for inner in value] if isinstance(value, list | tuple) else value

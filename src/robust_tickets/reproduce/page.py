@@ -6,9 +6,8 @@ files are relative to the folder of results, where the page is kept beside ``uni
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,11 @@ from robust_tickets.report.format import GLUE, NONE, exact, listed, merged, plur
 from robust_tickets.report.tables import Cell, Row, plain_table
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import (
+    MEASURES,
     NOT_RUN,
     Against,
     Key,
+    Measure,
     Reading,
     Standing,
     anchor_of,
@@ -103,10 +104,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         ("board", "Leaderboard", "boards", boards(found)),
         ("trade", "Cost", "trade", trade_off(found, outcomes)),
         ("length", "Length", "lengths", _shown(lengths(outcomes, {one.arm: one.place for one in found}))),
-        *(
-            (f"paper-{one.id}", one.name, "paper", paper_part(one, filled, drawn, outcomes))
-            for one in published.papers()
-        ),
+        *((f"paper-{one.id}", one.name, "paper", paper_part(one, filled, drawn)) for one in published.papers()),
         ("texts", "Attacked texts", "plain", texts(found, folder)),
         ("missing", "Not run", "missing", missing(list(filled.values()), drawn, outcomes)),
         ("runs", "Every run", "origins", origins(found)),
@@ -307,29 +305,8 @@ def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> 
 # --- the leaderboard
 
 
-@dataclass(frozen=True, kw_only=True)
-class Measure:
-    """A column of the leaderboard. ``best``: ``high`` or ``low``; ``drawn`` shows its runs as dots."""
-
-    key: str
-    title: str
-    about: str
-    metric: str
-    attack: Against | None = None
-    write: Callable[[float], str] = numbers.percent
-    best: str = "high"
-    drawn: bool = False
-
-
-OWN = (
-    Measure(key="clean", title="clean", about="accuracy on the whole evaluated split, unattacked", metric="clean", drawn=True),
-    Measure(key="encoder", title="encoder", about="parameters without embeddings that are not zero, millions", metric="encoder_millions",
-            write=lambda value: f"{value:.1f}{GLUE}M", best="low"),
-    Measure(key="flops", title="FLOPs", about="floating-point operations of one forward pass over one text", metric="flops",
-            write=numbers.amount, best="low"),
-    Measure(key="seconds", title="time", about="search and training, of runs that had the device to themselves", metric="seconds",
-            write=numbers.seconds, best="low"),
-)  # fmt: skip
+OWN = ("clean", "encoder_millions", "flops", "seconds")  # columns beside the attacks
+KEYS = {"encoder_millions": "encoder"}  # as the page calls a column
 
 
 def boards(found: Sequence[Standing]) -> dict[str, Any] | None:
@@ -339,50 +316,49 @@ def boards(found: Sequence[Standing]) -> dict[str, Any] | None:
         {"where": place(*key), "strips": strips(members) if i else [], "board": board(key, members)}
         for i, (key, members) in enumerate(groups.items())
     ]
-    return {"tasks": tasks, "legend": OWN} if tasks else None
+    return {"tasks": tasks, "legend": [MEASURES[name] for name in OWN]} if tasks else None
 
 
 def board(key: Key, found: Sequence[Standing]) -> dict[str, Any]:
     """The table; sorted by its first column, the attack that most arms met, as the heading says."""
-    attacks = [
-        Measure(
-            key=f"{attack.name}:{attack.split}" if attack.split else attack.name, title=attack.title, metric="aua", attack=attack,
-            about=f"accuracy under {attack.title}, out of all attacked texts", drawn=True,
-        )
-        for attack in attacks_on(found)
-    ]  # fmt: skip
+    first, *others = [(attack, "clean") for attack in attacks_on(found)] or [(None, "clean")]
     columns, rows = [], [list[dict[str, Any]]() for _ in found]
-    first = dict[str, float]()
-    for column in (*attacks[:1], *OWN, *attacks[1:]):  # what an arm is and costs before the other attacks
-        readings = [one.read(column.metric, column.attack) for one in found]
-        runs = [value for reading in readings for value in reading.values]
-        if not runs:
+    # what an arm is and costs before the other attacks; an accuracy under attack is shown as a clean one
+    for attack, name in dict.fromkeys([first, *((None, name) for name in OWN), *others]):
+        of, about = MEASURES[name], f"accuracy under {attack.title}, out of all attacked texts" if attack else ""
+        readings = [one.read("aua" if attack else name, attack) for one in found]
+        if not (runs := [value for reading in readings for value in reading.values]):
             continue
-        columns.append(column)
-        first = first or {
-            one.anchor: reading.mean if reading.units else -1.0 for one, reading in zip(found, readings, strict=True)
-        }
-        ends = around(runs, max(1.0, 0.08 * (max(runs) - min(runs)))) if column.drawn else None
+        title, about = (attack.title, about) if attack else (of.title, of.about)
+        columns.append({"title": title, "about": about, "best": of.best})
+        ends = around(runs, max(1.0, 0.08 * (max(runs) - min(runs)))) if name == "clean" else None
+        label = f"{attack.name}:{attack.split}".rstrip(":") if attack else KEYS.get(name, name)
         for one, reading, row in zip(found, readings, rows, strict=True):
-            row.append(_cell(one, column, reading, ends))
+            row.append({"key": label, **_cell(one, of, reading, ends)})
     shown = [
         {
             "swatch": swatch(one.place), "colour": colour(one.place), "title": one.title, "anchor": one.anchor,
             "small": plural(one.units, "run") + (f", {one.repeated} repeated" if one.repeated else ""), "cells": cells,
         }
-        for one, cells in sorted(zip(found, rows, strict=True), key=lambda pair: -first[pair[0].anchor])
+        for one, cells in sorted(zip(found, rows, strict=True), key=lambda pair: -_value(pair[1]))
     ]  # fmt: skip
     return {"where": place(*key), "columns": columns, "rows": shown, "chosen": chosen(found)}
 
 
-def _cell(one: Standing, column: Measure, reading: Reading, ends: tuple[float, float] | None) -> dict[str, Any]:
+def _value(cells: Sequence[Mapping[str, Any]]) -> float:
+    """Of the first column, -1 where there is none."""
+    return -1.0 if not cells or cells[0]["value"] is None else float(cells[0]["value"])
+
+
+def _cell(one: Standing, of: Measure, reading: Reading, ends: tuple[float, float] | None) -> dict[str, Any]:
+    """A mean; one of accuracies has its interval and its runs, on an axis between the ``ends`` of the column."""
     if not reading.units:
-        return {"key": column.key, "value": None, "text": reading.why if column.metric == "seconds" else NONE}
+        return {"few": False, "value": None, "text": reading.why if of is MEASURES["seconds"] else NONE}
     n, summary = len(reading.units), reading.summary
     equal = n >= FEWEST_SHOWN and summary.interval is None
     below = [numbers.brief(reading.reach) or ("all runs equal" if equal else "")] if ends else []
     return {
-        "key": column.key, "few": bool(ends) and not summary.enough, "value": exact(summary.mean), "text": column.write(summary.mean),
+        "few": bool(ends) and not summary.enough, "value": exact(summary.mean), "text": of.write(summary.mean),
         "below": ", ".join(filter(None, [*below, plural(n, "run") if n != one.units else ""])),
         "drawing": charts.spark(reading.values, *ends, index=one.place, interval=reading.reach) if ends else "",
     }  # fmt: skip
@@ -413,14 +389,12 @@ def sources(found: Drawn) -> dict[str, Any]:
 # --- a paper: its tables with ours beside them, its figures redrawn from our runs
 
 
-def paper_part(
-    paper: published.Paper, filled: Mapping[str, Filled], drawn: Mapping[str, Drawn], outcomes: Sequence[Outcome]
-) -> dict[str, Any]:
+def paper_part(paper: published.Paper, filled: Mapping[str, Filled], drawn: Mapping[str, Drawn]) -> dict[str, Any]:
     """Tables with runs of ours first; those without are folded together, so that a reader meets results before gaps."""
     parts = []
     for one in (one for one in published.tables() if one.paper == paper.id):
         if one.kind == "table":
-            parts.append({"of": one, "ran": bool(filled[one.id].ran), "table": table(filled[one.id], outcomes)})
+            parts.append({"of": one, "ran": bool(filled[one.id].ran), "table": table(filled[one.id])})
         else:
             own = drawn[one.id]
             parts.append({"of": one, "ran": bool(own.svg), "figure": {"drawn": own, "sources": sources(own)}})
@@ -428,80 +402,65 @@ def paper_part(
     return {"paper": paper, "shown": shown, "idle": idle, "key": any("table" in part for part in shown)}
 
 
-def table(filled: Filled, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def table(filled: Filled) -> dict[str, Any]:
     """A table with our runs; tasks without runs are folded."""
     of, ran = published.table(filled.id), {cell.task for cell in filled.ran}
-    there = {one.unit.id: anchor_of(one.unit) for one in outcomes}
-    made = any(one.comparison for one in filled.claims)
     return {
         "source": of.source, "counts": filled.counts(),
-        "ran": _grid(filled, [task for task in of.tasks if task in ran], there),
-        "rest": _grid(filled, [task for task in of.tasks if task not in ran], there),
-        "claims": answer(of.id, filled.claims) if made else None,
+        "ran": _grid(filled, [task for task in of.tasks if task in ran]),
+        "rest": _grid(filled, [task for task in of.tasks if task not in ran]),
+        "claims": answer(of.id, filled.claims) if any(one.comparison for one in filled.claims) else None,
         "substituted": list(dict.fromkeys(words for cell in filled.ran for words in cell.reading.substituted)),
         "notes": merged(words for cell in filled.ran for words in cell.reading.notes),
         "known": (*of.notes, *published.summary(of.id)),
     }  # fmt: skip
 
 
-def _grid(filled: Filled, tasks: Sequence[str], there: Mapping[str, str]) -> dict[str, Any] | None:
+def _grid(filled: Filled, tasks: Sequence[str]) -> dict[str, Any] | None:
     """A table's cells; accuracies before speed and size, since a phone shows the first columns."""
     of = published.table(filled.id)
     columns = sorted(of.columns, key=lambda one: one.metric.startswith("speedup") or one.metric.endswith("_millions"))
-    cells: dict[tuple[str, str, str], dict[tuple[str, str | None], list[FilledCell]]] = {}
-    ends: dict[tuple[str, str, str | None], list[float]] = {}  # values of each task and column
-    for cell in filled.cells:
-        key = (cell.metric, cell.attack)
-        cells.setdefault((cell.task, cell.row, cell.backbone), {}).setdefault(key, []).append(cell)
-        values = (cell.published, *cell.reading.values)
-        ends.setdefault((cell.task, *key), []).extend(value for value in values if value is not None)
-    lines = dict.fromkeys([*((row.task, row.name, row.backbone) for row in of.rows), *cells])  # published rows first
-    rows: dict[str, list[dict[str, Any]]] = {task: [] for task in tasks}
-    for line in (line for line in lines if line[0] in rows):
-        own = cells.get(line, {})
-        shown = [
-            _paired(own.get((c.metric, c.attack), []), ends.get((line[0], c.metric, c.attack), []), there)
-            for c in columns
+    # published rows first
+    lines = dict.fromkeys((one.task, one.name, one.backbone) for one in of.rows)
+    lines |= dict.fromkeys((cell.task, cell.row, cell.backbone) for cell in filled.cells)
+    shown = []
+    for task in tasks:
+        rows: list[dict[str, Any]] = [
+            {"name": name, "ran": False, "cells": []} for of_task, name, _ in lines if of_task == task
         ]
-        ran = any(cell.ours for found in own.values() for cell in found)
-        rows[line[0]].append({"name": line[1], "ran": ran, "cells": shown})
-    titles = ", ".join(map(task_title, tasks))
-    heads = [metric_title(column.metric, column.attack) for column in columns]
-    grid = {
-        "label": f"{of.id}, {titles}",
-        "names": titles,
-        "heads": heads,
-        "tasks": [(task_title(one), rows[one]) for one in tasks],
-    }
-    return grid if tasks else None
+        for column in columns:
+            own = [c for c in filled.cells if (c.task, c.metric, c.attack) == (task, column.metric, column.attack)]
+            values = [value for c in own for value in (c.published, *c.reading.values) if value is not None]
+            ends = (min(values, default=0.0), max(values, default=0.0))
+            for row, line in zip(rows, (line for line in lines if line[0] == task), strict=True):
+                cells = [c for c in own if (c.task, c.row, c.backbone) == line]
+                row["cells"].append(_paired(cells, *ends))
+                row["ran"] |= any(c.ours for c in cells)
+        shown.append((task_title(task), rows))
+    names, heads = ", ".join(map(task_title, tasks)), [metric_title(column.metric, column.attack) for column in columns]
+    return {"label": f"{of.id}, {names}", "names": names, "heads": heads, "tasks": shown} if tasks else None
 
 
-def _paired(found: Sequence[FilledCell], values: Sequence[float], there: Mapping[str, str]) -> dict[str, Any]:
-    """A printed number with ours under each matching attack; constrained attacks are folded."""
+def _paired(found: Sequence[FilledCell], low: float, high: float) -> dict[str, Any]:
+    """A printed number with ours under each matching attack; constrained attacks are folded.
+
+    Ours is the mean, its runs as dots, the prediction interval as a haze, the printed number as an upright stroke.
+    """
     value = next((cell.published for cell in found if cell.published is not None), None)
-    ran = [cell for cell in found if cell.ours is not None]
-    apart = [cell for cell in ran if cell.by and cell.by.count("-") > 1]
-    apart = apart if len(apart) < len(ran) else []
-    ours = partial(_ours, low=min(values, default=0.0), high=max(values, default=0.0), there=there)
-    return {
-        "printed": None if value is None else printed_as(found[0].metric, value), "value": value,
-        "ours": [ours(cell) for cell in ran if cell not in apart], "folded": [ours(cell) for cell in apart],
-    }  # fmt: skip
-
-
-def _ours(cell: FilledCell, low: float, high: float, there: Mapping[str, str]) -> dict[str, Any]:
-    """Our mean with its runs as dots, the prediction interval as a haze, the printed number as an upright stroke."""
-    ours, reading, pad = cell.ours, cell.reading, 0.06 * (high - low) or 1.0
-    assert ours is not None
-    below = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
-    interval = ours.prediction if ours.n >= FEWEST_SHOWN else None
-    return {
-        "anchor": there.get(reading.sources[0]), "text": f"{ours.mean:.1f}", "value": exact(ours.mean), "further": ours.further,
-        "verdict": {True: "in", False: "out", None: "plain" if ours.enough else "few"}[cell.inside],
-        "gap": "" if cell.difference is None else numbers.points(cell.difference),
-        "drawing": charts.spark(reading.values, low - pad, high + pad, interval=interval, mark=cell.published),
-        "below": ", ".join([*below, plural(ours.n, "run")]),
-    }  # fmt: skip
+    ours, folded = list[dict[str, Any]](), list[dict[str, Any]]()
+    for cell, mean, reading in ((cell, cell.ours, cell.reading) for cell in found):
+        if mean is not None:
+            own = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
+            interval, pad = mean.prediction if mean.n >= FEWEST_SHOWN else None, 0.06 * (high - low) or 1.0
+            (folded if cell.by and cell.by.count("-") > 1 else ours).append({
+                "anchor": anchor_of(Job.of_id(reading.sources[0])), "text": f"{mean.mean:.1f}", "value": exact(mean.mean),
+                "verdict": {True: "in", False: "out", None: "plain" if mean.enough else "few"}[cell.inside],
+                "gap": "" if cell.difference is None else numbers.points(cell.difference),
+                "drawing": charts.spark(reading.values, low - pad, high + pad, interval=interval, mark=cell.published),
+                "below": ", ".join([*own, plural(mean.n, "run")]),
+            })  # fmt: skip
+    printed = None if value is None else printed_as(found[0].metric, value)
+    return {"printed": printed, "value": value, "ours": ours or folded, "folded": folded if ours else []}
 
 
 # --- what was not run, and every run
