@@ -314,7 +314,7 @@ def test_the_frontier_has_arms_that_none_beats_in_both(campaign: tuple[Path, tup
 
 def test_an_arm_is_beaten_by_an_equal_one_that_is_cheaper() -> None:
     aua, better = (Reading(name="run", runs=tuple(TrainedRun(value=v, seed=i) for i in range(5))) for v in (40.0, 41.0))
-    cheap, dear, twin = (Spot(index=i, title=str(i), x=x, aua=aua) for i, x in enumerate((50.0, 80.0, 50.0)))
+    cheap, dear, twin = (Spot(look=i, title=str(i), x=x, aua=aua) for i, x in enumerate((50.0, 80.0, 50.0)))
     assert frontier(cheap, [cheap, dear, twin])
     assert not frontier(dear, [cheap, dear])
     assert frontier(dear._replace(aua=better), [cheap, dear])

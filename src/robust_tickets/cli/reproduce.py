@@ -464,7 +464,8 @@ def whole(planned: Planned, *, log: bool) -> Answer:
     flavour = plan.cells[0].flavour
     outcomes = tuple(o for o in read_all(run.results) if o.unit not in (*summary.refused, *planned.refused))
     # of searches there are none
-    filled = [one for one in tables.fill_all(plan, outcomes, run.results, flavour=flavour) if one.cells]
+    every = [tables.fill(id, outcomes, run.results, flavour=flavour, of=plan) for id in plan.tables]
+    filled = [one for one in every if one.cells]
     drawn = [id for id in plan.tables if not id.startswith("campaign") and papers.table(id).kind == "figure"]
     panels = {id: {(cell.backbone, cell.task) for cell in plan.cells if cell.table == id} for id in drawn}
     figures = [charts.figure(id, outcomes, flavour=flavour, pairs=panels[id]) for id in drawn]

@@ -158,16 +158,17 @@ def judge(
 def _alone(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Path | None, flavour: Flavour) -> Judged:
     """A claim by itself."""
     first, second = sides = claim.sides(outcomes, folder, flavour)
-    missing = [f"{arm_title(one.name)}: {_lacking(one, claim, outcomes)}" for one in sides if not one.units]
+    missing, notes = list[str](), list[str]()
+    for one in sides:
+        chosen = (
+            f"seeds from {first_seed(one.name)} on, which took no part in choosing it" if first_seed(one.name) else ""
+        )
+        missing += [] if one.units else [f"{arm_title(one.name)}: {one.why}" + (f" with {chosen}" if chosen else "")]
+        notes += [f"{one.name}: {note}" for note in (*one.notes, *([f"here {chosen}"] if chosen else []))]
     if not missing and first.examples != second.examples:
         missing = ["the two were attacked on different examples"]
     if not missing and first.way != second.way:
         missing = ["the two were attacked by different rules, or with different words"]
-    notes = []
-    for one in sides:
-        first_of = first_seed(one.name)
-        chosen = [f"here without the runs that took part in choosing it: seeds from {first_of} on"] if first_of else []
-        notes += [f"{one.name}: {note}" for note in (*one.notes, *chosen)]
     return Judged(
         claim=claim,
         comparison=None if missing else compare_runs(first, second, margin=margin, resamples=RESAMPLES),
@@ -186,13 +187,6 @@ def first_seed(arm: str) -> int:
 def after_choice(arm: str, outcomes: Sequence[Outcome]) -> list[Outcome]:
     """The outcomes without those of the arm's runs that took part in choosing it."""
     return [one for one in outcomes if one.unit.arm != arm or one.unit.seed >= first_seed(arm)]
-
-
-def _lacking(one: Reading, claim: Claim, outcomes: Sequence[Outcome]) -> str:
-    """Why there is no run of an arm, which may have some that chose it."""
-    arm = one.name
-    known = [o for o in outcomes if (o.unit.arm, o.unit.task, o.unit.backbone) == (arm, claim.task, claim.backbone)]
-    return "only runs that took part in choosing it" if known and not after_choice(arm, known) else one.why
 
 
 def spreads(

@@ -262,7 +262,7 @@ def _sweep(
     about: dict[str, Any] = {"task": unit.task, "backbone": unit.backbone, "flavour": unit.flavour}
     for axis in dict.fromkeys(axis_of(row) for row in rows if row.x is not None):
         for attack in ("", *attacks):
-            how = {"metric": "aua", "attack": attack} if attack else {"metric": "clean"}
+            how: dict[str, Any] = {"metric": "aua", "attack": attack} if attack else {"metric": "clean"}
             series: dict[str, tuple[int, Points]] = {}
             for index, name in enumerate(dict.fromkeys(row.name for row in rows)):
                 alike = [row for row in rows if row.name == name and (row.x is None or axis_of(row) == axis)]
@@ -272,8 +272,8 @@ def _sweep(
             found |= {(axis, attack): series} if series else {}
     panels = []
     for (axis, attack), drawn in found.items():
-        alike = [line for (_, other), every in found.items() if other == attack for line in every.values()]
-        values = [v for _, points in alike for _, one in points for v in (*one.values, *(one.band or ()))]
+        every = [line for (_, other), some in found.items() if other == attack for line in some.values()]
+        values = [v for _, points in every for _, one in points for v in (*one.values, *(one.band or ()))]
         low, high = around(values, max(1.0, 0.08 * (max(values) - min(values))))
         what = f"accuracy under {attack_title(attack)}, %" if attack else "clean accuracy, %"
         panels.append(lines(where, what, axis, drawn, (low, high) if high > low else (low - 1, high + 1)))
@@ -323,7 +323,7 @@ COSTS = {  # title of the axis; what arms without a value lack
 class Spot(NamedTuple):
     """An arm: its colour and shape, its size or cost, and its accuracy under attack."""
 
-    index: int
+    look: int
     title: str
     x: float
     aua: Reading
@@ -375,12 +375,12 @@ def frontier(spot: Spot, spots: Sequence[Spot]) -> bool:
 
 
 def _pareto(spots: Sequence[Spot], what: str, title: str) -> Panel:
-    best = {spot.index: frontier(spot, spots) for spot in spots}
+    best = {spot.look: frontier(spot, spots) for spot in spots}
     # those to be named first; a sweep's arms have long titles
-    spots = sorted(spots, key=lambda one: (not best[one.index], -len(one.aua.units), len(one.title), one.index))
+    spots = sorted(spots, key=lambda one: (not best[one.look], -len(one.aua.units), len(one.title), one.look))
     points = [
         charts.Point(
-            index=spot.index, title=spot.title, x=spot.x, y=spot.aua.mean, along=spot.aua.band, few=spot.few, named=k < NAMED,
+            index=spot.look, title=spot.title, x=spot.x, y=spot.aua.mean, along=spot.aua.band, few=spot.few, named=k < NAMED,
             summary=f"{spot.title}: {spot.aua.mean:.1f} ({plural(len(spot.aua.units), 'run')}) at {spot.x:.3g}",
         )
         for k, spot in enumerate(spots)
@@ -391,7 +391,7 @@ def _pareto(spots: Sequence[Spot], what: str, title: str) -> Panel:
     x = charts.Axis.linear(what, max(0.0, min(across) - pad), max(across) + pad)
     y = charts.Axis.linear("accuracy under attack, %", *around(up, max(2.0, 0.08 * (max(up) - min(up)))), 6)
     # what is to be had at most for a given cost: level from an arm to the next dearer one
-    steps = sorted((spot.x, spot.aua.mean) for spot in spots if best[spot.index])
+    steps = sorted((spot.x, spot.aua.mean) for spot in spots if best[spot.look])
     drawing = charts.scatter(points, x, y, alt=f"{title}. " + "; ".join(one.summary for one in points), steps=steps)
     heads = ("Arm", what, "Under attack, %", "95 % interval", "Runs", "On the frontier")
     table = [
@@ -399,7 +399,7 @@ def _pareto(spots: Sequence[Spot], what: str, title: str) -> Panel:
             spot.title,
             f"{spot.x:.1f}",
             *spot.aua.cells,
-            "too few runs" if spot.few else "yes" if best[spot.index] else "no",
+            "too few runs" if spot.few else "yes" if best[spot.look] else "no",
         )
         for spot in sorted(spots, key=lambda spot: -spot.aua.mean)
     ]

@@ -236,10 +236,10 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> dict[str, A
         for i, attack in enumerate(attacks_on(members)):
             for one in spreads(own, task=key[0], attack=attack.name, split=attack.split or None, backbone=key[1]):
                 if one.within_range is not None and one.between_range is not None:
-                    counts = [Cell(text=str(value), value=value) for value in (one.seeds, one.repeated)]
+                    runs = [Cell(text=str(value), value=value) for value in (one.seeds, one.repeated)]
                     sizes = (one.between_range, one.between, one.within_range, one.within)
                     shown = [Cell(text=NONE) if v is None else Cell(text=f"{v:.1f}", value=exact(v)) for v in sizes]
-                    cells = (counts[0], *shown[:2], counts[1], *shown[2:], Cell(text=numbers.span(one.within_interval)))
+                    cells = (runs[0], *shown[:2], runs[1], *shown[2:], Cell(text=numbers.span(one.within_interval)))
                     row = Row(name=arm_title(one.name), small=f"{place(*key)}, {attack.title}", cells=cells)
                     (first if k == 0 and i < SHOWN else rest).append(row)
     widest = max((row.cells[4].value or 0.0 for row in (*first, *rest)), default=0.0)
@@ -321,10 +321,10 @@ def boards(found: Sequence[Standing]) -> dict[str, Any] | None:
 
 def board(key: Key, found: Sequence[Standing]) -> dict[str, Any]:
     """The table; sorted by its first column, the attack that most arms met, as the heading says."""
-    first, *others = [(attack, "clean") for attack in attacks_on(found)] or [(None, "clean")]
+    met: list[tuple[Against | None, str]] = [(attack, "clean") for attack in attacks_on(found)]
     columns, rows = [], [list[dict[str, Any]]() for _ in found]
     # what an arm is and costs before the other attacks; an accuracy under attack is shown as a clean one
-    for attack, name in dict.fromkeys([first, *((None, name) for name in OWN), *others]):
+    for attack, name in (*met[:1], *((None, name) for name in OWN), *met[1:]):
         of, about = MEASURES[name], f"accuracy under {attack.title}, out of all attacked texts" if attack else ""
         readings = [one.read("aua" if attack else name, attack) for one in found]
         if not (runs := [value for reading in readings for value in reading.values]):

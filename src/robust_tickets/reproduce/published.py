@@ -147,7 +147,9 @@ def tables() -> tuple[Table, ...]:
     """All tables and figures, in the papers' order: a paper's tables, then its figures."""
     found = []
     for words in toml("contents.toml")["contents"]:
-        given = {key: tuple(value) if isinstance(value, list) else value for key, value in words.items()}
+        given: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value for key, value in words.items()
+        }
         printed = _numbers()["tables"].get(words["id"], {"columns": [], "rows": []})
         rows = tuple(Row(task=task, name=name, backbone=backbone) for task, name, backbone, _ in printed["rows"])
         given["tasks"] = tuple(dict.fromkeys(row.task for row in rows)) or given.get("tasks", ())

@@ -18,7 +18,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_json, write_text
 from robust_tickets.progress import clean
 from robust_tickets.report.format import NONE, brief, merged, numberless, plural, points
@@ -81,20 +80,16 @@ class Filled:
 
     @cached_property
     def numbers(self) -> tuple[FilledCell, ...]:
-        """Each number of the table once, from our attack nearest to the paper's."""
+        """Each number of the table once, from our attack nearest to the paper's, by the order of ``attacks.toml``."""
+
+        def far(cell: FilledCell) -> tuple[bool, int]:
+            alike = [one.name for one in attacks(cell.task, GROUPS, cell.flavour) if one.stands_for == cell.attack]
+            return cell.ours is None, alike.index(cell.by) if cell.attack and cell.by in alike else len(alike)
+
         first: dict[tuple[object, ...], FilledCell] = {}
-        for cell in sorted((cell for cell in self.cells if not cell.beside), key=self._far):
+        for cell in sorted((cell for cell in self.cells if not cell.beside), key=far):
             first.setdefault(cell.key, cell)
         return tuple(first.values())
-
-    def _far(self, cell: FilledCell) -> tuple[bool, int]:
-        """How far a cell's attack is from the paper's, by the order of ``attacks.toml``."""
-        ours = [
-            one.name
-            for one in attacks(cell.task, GROUPS, self.flavour)
-            if cell.attack and one.stands_for == cell.attack
-        ]
-        return cell.ours is None, ours.index(cell.by) if cell.by in ours else len(ours)
 
     def counts(self) -> dict[str, int]:
         """Numbers of the table, those with runs of ours, and of those with five runs or more: inside and outside."""
@@ -104,52 +99,37 @@ class Filled:
 
 
 def fill(
-    asked: str | Iterable[Cell],
-    outcomes: Sequence[Outcome],
-    folder: Path | None = None,
-    *,
-    flavour: Flavour = "corrected",
-    only: Sequence[tuple[str, str]] = (),
-    without: Iterable[tuple[str, str, str, str]] = (),
-) -> Filled:
-    """A whole table by its id, or cells of a plan, all of one table or campaign. ``folder`` is where the outcomes are.
+    id: str, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected", of: Plan | None = None
+) -> Filled:  # fmt: skip
+    """A table by its id, whole or what a plan has of it; or a campaign of the plan. ``folder`` is where the outcomes are.
 
-    ``only`` and ``without``: the plan's filter and what it leaves out. Claims about the latter are judged with their family and not shown.
+    Claims about what the plan leaves out are judged with their family and not shown.
     """
-    given = _of_table(published.table(asked), flavour) if isinstance(asked, str) else list(asked)
-    ids = {published.table(asked).id} if isinstance(asked, str) else {one.table for one in given}
-    if len(ids) != 1:
-        message = f"a filled table is of one table, got cells of {', '.join(sorted(ids)) or 'none'}"
-        raise TicketsError(message, hint="fill_all takes a whole plan", code="tables.several")
-    (id,) = ids
-    chosen, cells = Only(only), list[FilledCell]()
-    for cell in (cell for cell in given if cell.metric != TICKET):  # of a search alone: a figure shows it
-        there = [
-            one
-            for one in outcomes
-            if Wanted(arm="", task=cell.task, metric="", backbone=cell.backbone, flavour=cell.flavour).beside(one)
-        ]
-        old = older(cell.arm) if not id.startswith("campaign ") else ()
-        others = [name for name in old if any(one.unit.arm == name for one in there)]
+    known: Any = None if id.startswith("campaign ") else published.table(id)
+    id, asked = (
+        (known.id if known else id),
+        [cell for cell in of.cells if cell.table == id] if of else _of_table(known, flavour),
+    )
+    chosen, cells = Only(of.only if of else ()), list[FilledCell]()
+    for cell in (cell for cell in asked if cell.metric != TICKET):  # of a search alone: a figure shows it
+        where = Wanted(arm="", task=cell.task, metric=cell.metric, backbone=cell.backbone, flavour=cell.flavour)
+        there = [one for one in outcomes if where.beside(one)]
+        others = [name for name in older(cell.arm) if known and any(one.unit.arm == name for one in there)]
+        # our attacks for the paper's: the plan's, else all that were run on any arm
+        found = attacks_of(there, str(cell.attack)) if cell.metric in ATTACK_METRICS else ()
+        names = cell.attacks or [name for name in found if chosen.takes_attack(cell.attack, (name,))]
         beside = [replace(cell, row=arm_title(name), arm=name, published=None) for name in others]
         for one in (cell, *beside):
-            cells += [_filled(one, by, one is not cell, there) for by in _attacks(one, there, chosen) or (None,)]
+            for by in names if names and cell.metric in ATTACK_METRICS else (None,):
+                reading = read_runs(replace(where, arm=one.arm, attack=by or cell.attack), there)
+                why = "" if reading.units else one.why or reading.why  # a plan knows what an attack lacks
+                cells.append(FilledCell(**{**vars(one), "why": why}, reading=reading, by=by, beside=one is not cell))
     judged = [one for name in families_of(id) for one in judge(name, outcomes, folder, flavour=flavour)]
-    left_out = {(task, backbone, arm) for name, task, backbone, arm in without if name == id}
+    left_out = {(task, backbone, arm) for name, task, backbone, arm in (of.without if of else ()) if name == id}
     claims = tuple(one for one in judged if chosen.takes_claim(one.claim, left_out))
-    known: Any = next((one for one in published.tables() if one.id == id), None)
-    title = known.title if known else campaigns()[id.removeprefix("campaign ")].title
-    source = known.source if known else ""
+    title, source = (known.title, known.source) if known else (campaigns()[id.removeprefix("campaign ")].title, "")
     aside = len(judged) - len(claims)
     return Filled(id=id, title=title, source=source, flavour=flavour, cells=tuple(cells), claims=claims, aside=aside)
-
-
-def fill_all(
-    plan: Plan, outcomes: Sequence[Outcome], folder: Path | None = None, *, flavour: Flavour = "corrected"
-) -> list[Filled]:
-    """The cells of a plan, table by table."""
-    tables = [[cell for cell in plan.cells if cell.table == id] for id in plan.tables]
-    return [fill(own, outcomes, folder, flavour=flavour, only=plan.only, without=plan.without) for own in tables]
 
 
 def _of_table(of: published.Table, flavour: Flavour) -> list[Cell]:
@@ -167,21 +147,6 @@ def _of_table(of: published.Table, flavour: Flavour) -> list[Cell]:
              attack=cell.attack, flavour=flavour, published=cell.value, why=row.why if row else "no arm of ours makes this row")
         for cell in published.cells(of.id) for row in [arms.get((cell.row, cell.task, cell.backbone))]
     ]  # fmt: skip
-
-
-def _attacks(asked: Cell, there: Sequence[Outcome], chosen: Only) -> Sequence[str]:
-    """Our attacks for the paper's: the plan's, else all that were run on any arm."""
-    if asked.metric not in ATTACK_METRICS:
-        return ()
-    found = attacks_of(there, str(asked.attack)) if not asked.attacks else ()
-    return asked.attacks or [name for name in found if chosen.takes_attack(asked.attack, (name,))]
-
-
-def _filled(asked: Cell, by: str | None, beside: bool, there: Sequence[Outcome]) -> FilledCell:
-    where: dict[str, Any] = {name: getattr(asked, name) for name in ("arm", "task", "metric", "backbone", "flavour")}
-    reading = read_runs(Wanted(attack=by or asked.attack, **where), there)
-    why = "" if reading.units else asked.why or reading.why  # a plan knows what an attack lacks
-    return FilledCell(**{**vars(asked), "why": why}, reading=reading, by=by, beside=beside)
 
 
 # --- as data, as files, and in the terminal
@@ -259,11 +224,10 @@ def as_csv(filled: Filled) -> str:
 
 def markdown(filled: Filled) -> str:
     """The table as a page of its own."""
-    parts = [
-        f"## {title}\n\n{_text(body) if isinstance(body, str | list) else to_markdown(body)}"
-        for title, body in _blocks(filled)
-    ]
-    return "\n\n".join(part.rstrip() for part in parts).removeprefix("#") + "\n"
+    blocks = [(title, body if isinstance(body, str) else to_markdown(body)) for title, body in _blocks(filled)]
+    return (
+        "\n\n".join(f"{'##' if k else '#'} {title}\n\n{text.rstrip()}" for k, (title, text) in enumerate(blocks)) + "\n"
+    )
 
 
 def show(filled: Filled, console: Console) -> None:
@@ -272,17 +236,11 @@ def show(filled: Filled, console: Console) -> None:
 
     for title, body in _blocks(filled):
         console.print(Text(clean(title), style="bold"))
-        console.print(
-            Text(clean(_text(body))) if isinstance(body, str | list) else to_terminal(body, console, console.options)
-        )
+        console.print(Text(clean(body)) if isinstance(body, str) else to_terminal(body, console, console.options))
         console.print()
 
 
-def _text(body: str | list[str]) -> str:
-    return body if isinstance(body, str) else "\n".join(f"- {line}" for line in body)
-
-
-def _blocks(filled: Filled) -> list[tuple[str, str | list[str] | Table]]:
+def _blocks(filled: Filled) -> list[tuple[str, str | Table]]:
     """What a reader sees, each with its title: where it was printed and how much was run, the numbers, the notes below."""
     counts = filled.counts()
     text = f"{filled.source or 'Not in the papers'}. {counts['filled']} of {plural(counts['numbers'], 'number')} with runs of ours"
@@ -292,7 +250,7 @@ def _blocks(filled: Filled) -> list[tuple[str, str | list[str] | Table]]:
         (f"{filled.id}: {filled.title}", text),
         *((table.caption, table) for table in _sections(filled)),
         *([("How to read it", LEGEND)] if filled.ran else []),
-        *_lists(filled),
+        *((title, "\n".join(f"- {line}" for line in lines)) for title, lines in _lists(filled) if lines),
     ]
 
 
@@ -300,30 +258,25 @@ def _sections(filled: Filled) -> list[Table]:
     """A table for each task and measure of which at least one row has a number of ours."""
     heads = HEADS if any(cell.published is not None for cell in filled.cells) else OURS
     several = len({cell.backbone for cell in filled.cells}) > 1
-    tasks, groups = (
-        list(dict.fromkeys(cell.task for cell in filled.cells)),
-        dict[tuple[str, str, str | None], list[FilledCell]](),
-    )
+    tasks, found = list(dict.fromkeys(cell.task for cell in filled.cells)), dict[str, list[FilledCell]]()
     for cell in sorted(filled.cells, key=lambda cell: tasks.index(cell.task)):
-        groups.setdefault((cell.task, cell.metric, cell.by), []).append(cell)
-    found = []
-    for (task, metric, by), own in groups.items():
-        if any(cell.ours for cell in own):
-            xs = ["" if cell.x is None else _fraction(cell.x) for cell in own]
-            names = [
-                ", ".join(filter(None, [cell.row, x, several and cell.backbone]))
-                for cell, x in zip(own, xs, strict=True)
-            ]
-            lines = [(name, *(_texts(cell)[head] for head in heads)) for name, cell in zip(names, own, strict=True)]
-            what = metric_title(metric, None) + (f", {attack_title(by)}" if by else "")
-            found.append(plain_table(f"{task_title(task)}: {what}", ("row", *heads), lines))
-    return found
+        what = [task_title(cell.task), metric_title(cell.metric, None), *([attack_title(cell.by)] if cell.by else [])]
+        found.setdefault(", ".join(what), []).append(cell)
+    return [
+        plain_table(
+            title, ("row", *heads), [(_name(cell, several), *(_texts(cell)[head] for head in heads)) for cell in own]
+        )
+        for title, own in found.items()
+        if any(cell.ours for cell in own)
+    ]
 
 
-def _fraction(x: float) -> str:
-    """``0.3``; ``0.0833333`` is ``1/12``: of twelve heads, that is what is meant."""
-    whole = Fraction(x).limit_denominator(12)
-    return str(whole) if len(f"{x:g}") > 5 and abs(whole - x) < 1e-6 else f"{x:g}"
+def _name(cell: FilledCell, backbone: bool) -> str:
+    """The row, with its place on a figure's axis: ``0.3``, and of twelve heads ``1/12``."""
+    whole = Fraction(cell.x or 0).limit_denominator(12)
+    x = f"{cell.x:g}" if cell.x is not None else ""
+    x = str(whole) if len(x) > 5 and abs(whole - (cell.x or 0)) < 1e-6 else x
+    return ", ".join(filter(None, [cell.row, x, cell.backbone if backbone else ""]))
 
 
 def _texts(cell: FilledCell) -> dict[str, str]:
@@ -364,16 +317,13 @@ def _lists(filled: Filled) -> list[tuple[str, list[str]]]:
         for words in cell.reading.notes
         if cell.by and (cell.row, words) not in of_rows
     ]
-    found = [
+    substituted = [(attack_title(cell.by or ""), words) for cell in filled.ran for words in cell.reading.substituted]
+    return [
         ("Claims", claims),
-        (
-            "Substituted",
-            grouped((attack_title(cell.by or ""), words) for cell in filled.ran for words in cell.reading.substituted),
-        ),
+        ("Substituted", grouped(substituted)),
         ("Notes", grouped([*of_rows, *of_attacks])),
         ("Without a number", [f"{plural(n, 'cell')}: {why}" for why, n in Counter(why for why, _ in lacks).items()]),
     ]
-    return [(title, words) for title, words in found if words]
 
 
 def grouped(found: Iterable[tuple[str, str]]) -> list[str]:
