@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from robust_tickets.attack.attack import Attack, Loaded
+from robust_tickets.attack.example import ExampleState
+from robust_tickets.attack.goals import Untargeted
+from robust_tickets.attack.greedy import GreedySearch
+from robust_tickets.attack.text import Text
+from robust_tickets.attack.textattack_compat import OWN, Rules
 from robust_tickets.classifier import Classifier
 from robust_tickets.resources.words import word_list, words
 
@@ -44,6 +51,42 @@ def toy_victim(salt: int = 0, classes: int = 2, grid: int = 7) -> Classifier:
         return np.array(rows)
 
     return Classifier.wrap(judge, labels=[f"c{i}" for i in range(classes)])
+
+
+def victim_of(word: str) -> Classifier:
+    """Sure of itself while it sees the word."""
+
+    def judge(texts: Sequence[Any]) -> np.ndarray:
+        joined = (text if isinstance(text, str) else " ".join(text) for text in texts)
+        p = np.array([0.8 if word in text.lower() else 0.2 for text in joined])
+        return np.stack([1 - p, p], axis=1)
+
+    return Classifier.wrap(judge, labels=["neg", "pos"])
+
+
+def example_of(columns: str | Sequence[str], *, rules: Rules = OWN, **given: Any) -> tuple[ExampleState, Text]:
+    """The state of an example with this text, and the text."""
+    text = Text.of(columns, rules)
+    given = {"column_names": ("text",) * len(text.columns), "noise": 0.0, **given}
+    return ExampleState(original=text, goal=Untargeted(0), **given), text
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembled(Attack):
+    """A recipe on resources at hand."""
+
+    inner: Any
+    parts: dict[str, Any] = field(metadata={"unsaid": True})
+
+    @property
+    def white_box(self) -> bool:  # type: ignore[override]
+        return self.inner.white_box  # type: ignore[no-any-return]
+
+    def resources(self) -> dict[str, Any]:
+        return {}
+
+    def prepare(self, device: str) -> GreedySearch:
+        return self.inner.assemble(Loaded(**self.parts))  # type: ignore[no-any-return]
 
 
 def literal_replace(columns: Sequence[str], index: int, new: str) -> tuple[str, ...]:

@@ -25,24 +25,8 @@ from robust_tickets.seeds import numpy_generator
 from tiny import tiny_classifier
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="worker processes are forked")
-WORDS = [
-    "good",
-    "bad",
-    "film",
-    "plot",
-    "happy",
-    "old",
-    "poor",
-    "very",
-    "awful",
-    "great",
-    "story",
-    "the",
-    "a",
-    "is",
-    "not",
-    "fine",
-]
+SPELT = "good bad film plot happy old poor very awful great story the a is not fine"
+WORDS = SPELT.split()
 
 
 class Alone:

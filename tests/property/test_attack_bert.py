@@ -10,11 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from attacking import MARK, Literal, literal_replace, toy_victim
-from robust_tickets.attack.attack import Loaded
-from robust_tickets.attack.example import ExampleState, Fill
-from robust_tickets.attack.goals import Untargeted
-from robust_tickets.attack.greedy import GreedySearch
+from attacking import MARK, Assembled, Literal, example_of, literal_replace, toy_victim
+from robust_tickets.attack.example import Fill
 from robust_tickets.attack.recipes.bertattack import BertAttack
 from robust_tickets.attack.services import MASKED_NOISE, Masked
 from robust_tickets.attack.text import Text
@@ -73,11 +70,11 @@ def answered(steps: Any, service: Masked) -> list[str]:
 def test_candidates_equal_all_combinations(first: str, second: str | None, count: int, data: st.DataObject) -> None:
     columns = (first,) if second is None else (first, second)
     text = Text.of(columns)
-    game = ExampleState(original=text, goal=Untargeted(0), column_names=("text",) * len(columns), noise=0.0)
+    example, _ = example_of(columns)
     for index in data.draw(st.lists(st.integers(0, len(text) - 1), min_size=1, max_size=4)) if len(text) else []:
         if len(LANGUAGE.tokenizer.encode(text.words[index], add_special_tokens=False)) > 5:
             continue  # 6^6 combinations
-        found = answered(UnmaskedWords(LANGUAGE, count).replacements(game, text, index), Masked(LANGUAGE, count))
+        found = answered(UnmaskedWords(LANGUAGE, count).replacements(example, text, index), Masked(LANGUAGE, count))
         assert found == suited(columns, index, count)
 
 
@@ -113,9 +110,9 @@ def test_blanks_equal_a_walk_down_the_scores(first: str, count: int, data: st.Da
     if not len(text):
         return
     index = data.draw(st.integers(0, len(text) - 1))
-    game = ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0)
+    example, _ = example_of(first)
     found = answered(
-        MaskedWord(LANGUAGE, count).replacements(game, text, index), Masked(LANGUAGE, count, LANGUAGE.whole_words)
+        MaskedWord(LANGUAGE, count).replacements(example, text, index), Masked(LANGUAGE, count, LANGUAGE.whole_words)
     )
     place, wanted = masked_at((first,), index), list[str]()
     if place is not None:
@@ -130,13 +127,7 @@ def test_blanks_equal_a_walk_down_the_scores(first: str, count: int, data: st.Da
 def test_bert_attack_equals_the_literal_search() -> None:
     """The whole search with the candidates of the slow way, status, text and queries alike."""
 
-    class Assembled(BertAttack):
-        def resources(self) -> dict[str, Any]:
-            return {}
-
-        def prepare(self, device: str) -> GreedySearch:
-            return BertAttack(words=4).assemble(Loaded(masked=LANGUAGE))
-
+    attack = Assembled(inner=BertAttack(words=4), parts={"masked": LANGUAGE})
     rows = [
         "a good film is bad",
         "Good zoo, awful plot!",
@@ -149,7 +140,7 @@ def test_bert_attack_equals_the_literal_search() -> None:
     for salt in range(4):
         clf = toy_victim(salt)
         labels = [Literal(clf, 0).probabilities((row,)).argmax() for row in rows]
-        result = Assembled()(clf, Split.of(rows, labels), n=0, live=3)
+        result = attack(clf, Split.of(rows, labels), n=0, live=3)
         for row, outcome in zip(rows, result.examples(), strict=True):
             status, final, queries = literal(clf, outcome.label, row)
             assert (outcome.status, outcome.perturbed, outcome.queries) == (status, (final,), queries)

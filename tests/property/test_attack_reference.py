@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from attacking import MARK, Literal, draw, literal_replace, literal_window, toy_victim
-from robust_tickets.attack.attack import Attack, Loaded
-from robust_tickets.attack.constraints import SamePartOfSpeech
-from robust_tickets.attack.greedy import GreedySearch
+from attacking import MARK, Assembled, Literal, draw, literal_replace, literal_window, toy_victim
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.data.task import Split
@@ -22,43 +18,11 @@ from robust_tickets.resources.vectors import Vectors
 from robust_tickets.resources.words import NLTK, TEXTFOOLER, word_list
 from robust_tickets.seeds import numpy_generator
 
-PLAIN = (
-    "good",
-    "film",
-    "bad",
-    "story",
-    "the",
-    "The",
-    "is",
-    "plot",
-    "warm",
-    "dull",
-    "actor",
-    "great",
-    "not",
-    "very",
-    "loud",
-    "quick",
-    "happy",
+SPELT = (
+    "good film bad story the The is plot warm dull actor great not very loud quick happy sad run house dog cat well-made "
+    "don't U.S. I movie fine nice really dark light"
 )
-WORDS = (
-    *PLAIN,
-    "sad",
-    "run",
-    "house",
-    "dog",
-    "cat",
-    "well-made",
-    "don't",
-    "U.S.",
-    "I",
-    "movie",
-    "fine",
-    "nice",
-    "really",
-    "dark",
-    "light",
-)
+WORDS = SPELT.split()
 ENDS = [" ", " ", " ", ", ", ". ", "! ", " (", ") ", " - ", "  "]
 
 
@@ -102,20 +66,6 @@ def test_pwws_equals_the_literal_search(classes: int, pairs: bool) -> None:
     assert {"success", "skipped"} <= seen
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fooler(Attack):
-    """TextFooler on made-up resources."""
-
-    inner: TextFooler
-    parts: Any
-
-    def resources(self) -> dict[str, Any]:
-        return {}
-
-    def prepare(self, device: str) -> GreedySearch:
-        return self.inner.assemble(Loaded(**self.parts))
-
-
 def made_up() -> dict[str, Any]:
     vocabulary = sorted({w.lower() for w in WORDS} | {f"word{i}" for i in range(30)} | {"two words"})
     generator = numpy_generator(0, "vectors")
@@ -136,12 +86,9 @@ def made_up() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("names", [("text",), ("premise", "hypothesis"), ("question", "sentence")])
-def test_textfooler_equals_the_literal_search(names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    from robust_tickets import config
-
+def test_textfooler_equals_the_literal_search(names: tuple[str, ...]) -> None:
     parts = made_up()
     inner = TextFooler(neighbours=8, word_similarity=0.5, sentence_similarity=0.85, window=7)
-    monkeypatch.setattr("robust_tickets.attack.attack.describe", lambda recipe: config.describe(inner))
 
     def passes(original: tuple[str, ...], current: tuple[str, ...], index: int, new: str) -> float | None:
         before, said = word_list(MARK.join(original)), word_list(new)
@@ -179,7 +126,7 @@ def test_textfooler_equals_the_literal_search(names: tuple[str, ...], monkeypatc
         made = texts(salt, 14, 18)
         rows = list(zip(made, texts(salt + 50, 14, 9), strict=True)) if len(names) > 1 else [(t,) for t in made]
         labels = [Literal(clf, 0).probabilities(row).argmax() for row in rows]
-        result = Fooler(inner=inner, parts=parts)(clf, Split.of(rows, labels, columns=names), n=0)
+        result = Assembled(inner=inner, parts=parts)(clf, Split.of(rows, labels, columns=names), n=0)
         for row, outcome in zip(rows, result.examples(), strict=True):
             wanted = Literal(clf, outcome.label).attack(
                 row, allowed=partial(allowed, TEXTFOOLER, names), swaps=swaps, passes=passes, saliency=False
@@ -189,21 +136,3 @@ def test_textfooler_equals_the_literal_search(names: tuple[str, ...], monkeypatc
             if names == ("premise", "hypothesis") and outcome.perturbed:
                 assert outcome.perturbed[0] == row[0]
     assert {"success", "failed"} <= seen
-
-
-def test_what_the_tagger_is_asked() -> None:
-    calls: list[list[str]] = []
-
-    def tags(said: list[str]) -> list[str]:
-        calls.append(said)
-        return ["NOUN"] * len(said)
-
-    check = SamePartOfSpeech(tags)
-    known: dict[int, str] = {}
-    assert check._passes(("a", "b"), known, 0, "c")
-    assert calls == [["a", "b"], ["c", "b"]]
-    assert check._passes(("a", "b"), known, 0, "d")
-    assert calls[2:] == [["d", "b"]]  # the original word's tag is asked for once
-    calls.clear()
-    assert check._passes(tuple("abcdefghijkl"), {}, 6, "x")
-    assert calls == [list("cdefghij"), list("cdefxhij")]  # four words before, three after

@@ -25,22 +25,8 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from tiny import tiny_classifier
 
-SAID = (
-    "good",
-    "bad",
-    "film",
-    "story",
-    "great",
-    "poor",
-    "fine",
-    "awful",
-    "plot",
-    "dark",
-    "light",
-    "house",
-    "the",
-    "very",
-)
+SPELT = "good bad film story great poor fine awful plot dark light house the very"
+SAID = SPELT.split()
 
 
 class Neighbour(Transformation):

@@ -47,25 +47,8 @@ def test_spans_are_ordered_and_each_word_stands_alone(text: str) -> None:
 
 
 nltk_tagger = pytest.importorskip("nltk.tag.perceptron")
-WORDS = [
-    "good",
-    "Good",
-    "film",
-    "films",
-    "well-made",
-    "-x",
-    "-",
-    "1994",
-    "12",
-    "3rd",
-    "a",
-    "odd",
-    "the",
-    "naïve",
-    "🎬",
-    "ing",
-    "",
-]
+SPELT = "good Good film films well-made -x - 1994 12 3rd a odd the naïve 🎬 ing"
+WORDS = ["", *SPELT.split()]
 TAGS = ["DT", "JJ", "NN", "NNS", "VB", "."]
 NAMES = ["i suffix", "i pref1", "i word", "i-1 word", "i-1 suffix", "i-2 word", "i+1 word", "i+1 suffix", "i+2 word"]
 
@@ -80,16 +63,8 @@ def both(weights: dict[str, dict[str, float]], certain: dict[str, str], classes:
 def made_up(seed: int) -> tuple[dict[str, dict[str, float]], dict[str, str], list[str]]:
     """Weights from a coarse grid, so that classes tie often."""
     dice = random.Random(seed)
-    values = [
-        *WORDS,
-        *(word[-3:] for word in WORDS),
-        *(word[:1] for word in WORDS),
-        "!HYPHEN",
-        "!YEAR",
-        "!DIGITS",
-        "-START-",
-        "-END-",
-    ]
+    marks = ["!HYPHEN", "!YEAR", "!DIGITS", "-START-", "-END-"]
+    values = [*WORDS, *(word[-3:] for word in WORDS), *(word[:1] for word in WORDS), *marks]
     features = ["bias", *(f"{name} {value}" for name in NAMES for value in values)]
     features += [f"{name} {tag}" for name in ("i-1 tag", "i-2 tag") for tag in TAGS]
     features += [f"i tag+i-2 tag {a} {b}" for a in TAGS for b in TAGS] + [

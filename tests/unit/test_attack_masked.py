@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import torch
 
+from attacking import example_of
 from refusing import refused
-from robust_tickets.attack.example import ExampleState, Fill
-from robust_tickets.attack.goals import Untargeted
+from robust_tickets.attack.example import Fill
 from robust_tickets.attack.services import MASKED_NOISE, Masked
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.transforms import MaskedWord, UnmaskedWords
@@ -102,13 +102,9 @@ def ask(steps: Any, service: Masked, asked: list[Fill] | None = None) -> list[st
         return end.value  # type: ignore[no-any-return]
 
 
-def game_of(text: Text) -> ExampleState:
-    return ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0)
-
-
 def test_one_answer_serves_all_words_of_a_text(language: MaskedModel) -> None:
     text = Text.of(("a good film", "was not bad"))
-    game, service, asked = game_of(text), Masked(language, 6), list[Fill]()
+    game, service, asked = example_of(text.columns)[0], Masked(language, 6), list[Fill]()
     part = UnmaskedWords(language, 6)
     for index in range(len(text)):
         ask(part.replacements(game, text, index), service, asked)
@@ -133,15 +129,15 @@ def test_scores_too_near_for_a_batch_are_settled_alone(language: MaskedModel, mo
         return found
 
     monkeypatch.setattr(service, "answer", near)
-    ask(UnmaskedWords(language, 6).replacements(game_of(text), text, 1), service, asked)
+    ask(UnmaskedWords(language, 6).replacements(example_of(text.columns)[0], text, 1), service, asked)
     assert [question.alone for question in asked] == [False]  # one token: which of the six comes first does not matter
-    ask(UnmaskedWords(language, 6).replacements(game_of(text), text, 2), service, asked)
+    ask(UnmaskedWords(language, 6).replacements(example_of(text.columns)[0], text, 2), service, asked)
     assert [question.alone for question in asked] == [False, False, True]
 
 
 def test_what_lies_behind_the_last_token_is_left_alone(language: MaskedModel) -> None:
     text = Text.of("a good film " * 40)
-    game, service, asked = game_of(text), Masked(language, 6), list[Fill]()
+    game, service, asked = example_of(text.columns)[0], Masked(language, 6), list[Fill]()
     part = UnmaskedWords(language, 6)
     found = [bool(ask(part.replacements(game, text, index), service, asked)) for index in (61, 60, 100, 62, 63)]
     # 64 tokens: [CLS], 62 words, [SEP]

@@ -10,14 +10,11 @@ import numpy as np
 import pytest
 
 from refusing import refused
-from robust_tickets.attack.constraints import KeepColumn, NoRepeat, NoStopwords
 from robust_tickets.attack.example import ExampleState
-from robust_tickets.attack.goals import Untargeted
-from robust_tickets.attack.greedy import GreedySearch, WeightedSaliency
+from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import PART, AttackResult, ExampleLog
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.transforms import Synonyms
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
@@ -165,8 +162,6 @@ def test_the_attack_set_is_seeded_and_balanced_and_can_be_named() -> None:
 
 
 def test_result_file(tmp_path: Path) -> None:
-    import json
-
     keys = (
         "schema attack compat constraints resources model task ids n seed clean aua aua_upper suc queries forward_passes temperature "
         "intervals flags flag_codes errors clean_full perturbed seconds env digest semantics query_budget subset scoring "
@@ -208,54 +203,10 @@ def test_the_result_says_how_the_model_computed() -> None:
     assert (result.model["dtype"], result.model["max_length"], result.query_budget) == ("float32", 24, 7)
 
 
-def flags(texts: list[str], labels: list[int], fn: Any = wants_good) -> str:
-    return "; ".join(PWWS()(Classifier.wrap(fn, labels=["neg", "pos"]), Split.of(texts, labels), n=0).flags)
-
-
-def test_flags() -> None:
-    plain = [("good film " if i % 2 else "dull film ") + str(i) for i in range(120)]
-
-    def reads(texts: list[str]) -> np.ndarray:
-        p = np.array([0.7 * ("good" in text.split()) + 0.1 * ("dull" not in text.split()) + 0.1 for text in texts])
-        return np.stack([1 - p, p], axis=1)
-
-    assert flags(plain, [i % 2 for i in range(120)], reads) == ""
-    assert flags(plain, [i % 2 for i in range(120)]).startswith("unmoved: on 60 of 120"), (
-        "without 'good' it knows no word"
-    )
-    assert "few examples" in flags(plain[:10], [i % 2 for i in range(10)])
-    assert "one class" in flags(plain, [1] * 120)
-
-    def sure(texts: list[str]) -> np.ndarray:
-        p = np.array([0.999 if "good" in text.split() else 0.001 for text in texts])
-        return np.stack([1 - p, p], axis=1)
-
-    assert "over-confident" in flags(plain, [i % 2 for i in range(120)], sure)
-
-
 def test_a_finished_attack_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = PWWS()(CLF, Split.of(["a good film"], [1]), n=0, folder=tmp_path)
     monkeypatch.setattr(PWWS, "prepare", None)
     assert PWWS()(CLF, Split.of(["a good film"], [1]), n=0, folder=tmp_path) == first
-
-
-def test_a_kept_column_leaves_a_set_in_textattacks_order() -> None:
-    """The order of a set decides ties of the ranking, and it depends on how the set was made; this case tells two ways apart."""
-    first, second = 58, 19
-    free = {7, 9, 12, 15, 20, 26, 27, 28, 33, 36, 39, 43, 47, 48, 49, 50, 54, 56, 58, 66, 73, 74}
-    said = ["b" if i in free else "the" for i in range(first + second)]
-    text = Text.of((" ".join(said[:first]), " ".join(said[first:])))
-    theirs = set(range(len(said))) & (set(range(len(said))) - frozenset())
-    unstopped = set()
-    for i in range(len(said)):
-        if said[i] != "the":
-            unstopped.add(i)
-    hypothesis: set[int] = set()
-    hypothesis |= set(range(first, first + second))
-    rules = (NoRepeat(), NoStopwords(), KeepColumn(("premise", "hypothesis"), "premise"))
-    example = ExampleState(original=text, goal=Untargeted(0), column_names=("premise", "hypothesis"), noise=0.0)
-    search = GreedySearch(title="", ranking=WeightedSaliency(), transformations=(Synonyms(),), modifiable=rules)
-    assert list(search.changeable(example, text)) == list(theirs & unstopped & hypothesis)
 
 
 @pytest.mark.parametrize("damaged", [b'3\t2.000\t{"tor', b"3\t2.000\t{}\n", b'3\t2.000\t{"status": "?"}\n'])
@@ -274,8 +225,3 @@ def test_a_damaged_line_is_cut_off_before_more_is_written(tmp_path: Path, damage
     assert [json.loads(line) for line in third.lines()] == [done[0], done[2]]
     assert third.spent == 3.0
     third.close()
-
-
-def test_a_changed_word_is_not_changed_again() -> None:
-    text = Text.of("one two three").replace(0, "an other")
-    assert NoRepeat().allowed(Any, text) == {2, 3}  # type: ignore[arg-type]

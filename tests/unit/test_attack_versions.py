@@ -8,6 +8,7 @@ import importlib
 import importlib.util
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from attacking import example_of
 from refusing import refused
 from robust_tickets.attack import textattack_compat
 from robust_tickets.attack.components import WordConstraint
 from robust_tickets.attack.constraints import KeepColumn
 from robust_tickets.attack.example import ExampleState
-from robust_tickets.attack.goals import Untargeted
 from robust_tickets.attack.greedy import DropScore, GreedySearch, ranked
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
@@ -120,10 +121,10 @@ def test_a_word_found_inside_the_mark_breaks_the_columns() -> None:
 
 def test_a_broken_pair_has_no_premise_to_keep() -> None:
     keep = KeepColumn(("premise", "hypothesis"), "premise")
-    text = Text.of(("A man sleeps.", "I am awake"), rules_of("0.3.4"))
-    game = ExampleState(original=text, goal=Untargeted(0), column_names=("premise", "hypothesis"), noise=0.0)
-    assert keep.allowed(game, text) == {3, 4, 5}
-    assert keep.allowed(game, text.replace(3, "You")) == set(range(7))
+    pair = ("A man sleeps.", "I am awake")
+    example, text = example_of(pair, rules=rules_of("0.3.4"), column_names=("premise", "hypothesis"))
+    assert keep.allowed(example, text) == {3, 4, 5}
+    assert keep.allowed(example, text.replace(3, "You")) == set(range(7))
 
 
 def test_a_window_that_starts_inside_an_earlier_word() -> None:
@@ -147,9 +148,35 @@ def test_own_rules_keep_a_run_of_chinese_as_one_word() -> None:
     assert Text.of("我来到北京 today").words == ("我来到北京", "today")
 
 
-def test_chinese_without_jieba_is_a_clear_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "jieba", None)
+@pytest.fixture
+def no_jieba(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As if it had not been imported yet."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == "jieba"]:
+        monkeypatch.delitem(sys.modules, name)
     textattack_compat._tokenizer.cache_clear()
+    yield
+    textattack_compat._tokenizer.cache_clear()
+
+
+def test_chinese_is_cut_into_pieces_which_joined_are_the_text(no_jieba: None) -> None:
+    text = "我喜欢这个城市 and don't you?"
+    assert textattack_compat.cut(text)[:4] == ["我", "喜欢", "这个", "城市"]
+    assert "".join(textattack_compat.cut(text)) == text
+
+
+def test_what_jieba_warns_of_while_it_is_imported_is_not_the_users_business(
+    no_jieba: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "jieba.py").write_text(
+        "import warnings\nwarnings.warn('pkg_resources is deprecated')\nsetLogLevel = print\n"
+        "class Tokenizer:\n    def initialize(self): pass\n    def cut(self, text): return list(text)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert textattack_compat.cut("城市") == ["城", "市"]
+
+
+def test_chinese_without_jieba_is_a_clear_error(no_jieba: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "jieba", None)
     with refused("attack.jieba"):
         Text.of("我来到北京 today", rules_of("0.3.10"))
     assert Text.of("我来到北京 today", rules_of("0.3.4")).words == ("我来到北京", "today")
@@ -202,8 +229,7 @@ def test_old_versions_rank_every_word() -> None:
 
     search = GreedySearch(title="", ranking=DropScore(), transformations=(), modifiable=(Even(),))
     for rules, expected in ((OWN, [0, 2, 4]), (rules_of("0.3.10"), [0, 2, 4]), (rules_of("0.3.4"), [0, 1, 2, 3, 4])):
-        game = ExampleState(original=Text.of("a b c d e", rules), goal=Untargeted(0), column_names=("text",), noise=0.0)
-        assert ranked(game, search) == expected
+        assert ranked(example_of("a b c d e", rules=rules)[0], search) == expected
 
 
 def test_old_versions_cut_a_mask_at_the_ends_of_the_text() -> None:
@@ -216,8 +242,7 @@ def test_old_versions_cut_a_mask_at_the_ends_of_the_text() -> None:
             return 1 if self.mask in text else None
 
     def asked(text: Text, index: int) -> list[str]:
-        game = ExampleState(original=text, goal=Untargeted(0), column_names=("text",), noise=0.0)
-        steps = MaskedWord(Language(), 3).replacements(game, text, index)
+        steps = MaskedWord(Language(), 3).replacements(example_of(text.columns, rules=text.rules)[0], text, index)
         try:
             next(steps)
             steps.send(Filled(np.array([[0, 1, 2]]), np.ones((1, 3)), exact=True))
