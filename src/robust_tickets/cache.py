@@ -35,6 +35,44 @@ def cache_writable() -> bool:
     return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
 
 
+def cache_folder(*parts: str) -> Path:
+    """A folder of the user's cache (see ``cache_place``), made if missing, to be read and written.
+
+    Where it cannot be written (a read-only home or container), a temporary one that goes with the process, with one warning.
+    """
+    folder = cache_place(*parts)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        why = "" if os.access(folder, os.W_OK | os.X_OK) else "no right to write"
+    except OSError as problem:
+        why = problem.strerror or str(problem)
+    if why:
+        root = cache_place()
+        if root not in _stand_ins:
+            _stand_ins[root] = _stand_in(root, why)
+        folder = _stand_ins[root].joinpath(*parts)
+        folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _stand_in(root: Path, why: str) -> Path:
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="robust-tickets-"))
+    except OSError as problem:
+        message = (
+            f"the cache folder {root} cannot be written ({why}), nor can a temporary one be made ({problem.strerror})"
+        )
+        hint = "set ROBUST_TICKETS_CACHE to a folder that can be written"
+        raise TicketsError(message, hint=hint, exit_code=FAILED, code="cache.not_writable") from None
+    owner = os.getpid()  # one forked from it that ends first would take the files of all others
+    atexit.register(lambda: shutil.rmtree(folder, ignore_errors=True) if os.getpid() == owner else None)
+    warn(
+        f"the cache folder {root} cannot be written ({why}): {folder} stands for it until the process ends, and texts and tables of words "
+        "are read again every time; ROBUST_TICKETS_CACHE names another folder"
+    )
+    return folder
+
+
 def cached(read: Callable[[Path], Found | None], *parts: str) -> tuple[Found | None, Path]:
     """What ``read`` finds at a place of the cache, and that place; where it finds nothing, or nothing whole, one that can be written.
 
@@ -62,9 +100,8 @@ def read_report(path: Path) -> dict[str, Any] | None:
     try:
         report: dict[str, Any] = read_json(path)
         rest = {key: value for key, value in report.items() if key != "sha256"}
-        if report["sha256"] == _digest(rest) and all(
-            sha256_file(path.with_name(name)) == expected for name, expected in rest["files"].items()
-        ):
+        same = (sha256_file(path.with_name(name)) == expected for name, expected in rest["files"].items())
+        if report["sha256"] == _digest(rest) and all(same):
             return report
     except (TicketsError, OSError, LookupError, TypeError, AttributeError, ValueError):  # not what was written here
         pass
@@ -74,48 +111,3 @@ def read_report(path: Path) -> dict[str, Any] | None:
 
 def _digest(report: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(report, sort_keys=True).encode()).hexdigest()
-
-
-def cache_folder(*parts: str) -> Path:
-    """A folder of the user's cache (see ``cache_place``), made if missing, to be read and written.
-
-    Where it cannot be written (a read-only home or container), a temporary one that goes with the process, with one warning.
-    """
-    folder = cache_place(*parts)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        why = "" if os.access(folder, os.W_OK | os.X_OK) else "no right to write"
-    except OSError as problem:
-        why = problem.strerror or str(problem)
-    if not why:
-        return folder
-    root = cache_place()
-    if root not in _stand_ins:
-        _stand_ins[root] = _stand_in(root, why)
-    other = _stand_ins[root].joinpath(*parts)
-    other.mkdir(parents=True, exist_ok=True)
-    return other
-
-
-def _stand_in(root: Path, why: str) -> Path:
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="robust-tickets-"))
-    except OSError as problem:
-        raise TicketsError(
-            f"the cache folder {root} cannot be written ({why}), nor can a temporary one be made ({problem.strerror})",
-            hint="set ROBUST_TICKETS_CACHE to a folder that can be written",
-            exit_code=FAILED,
-            code="cache.not_writable",
-        ) from None
-    atexit.register(_remove, folder, os.getpid())
-    warn(
-        f"the cache folder {root} cannot be written ({why}): {folder} stands for it and is removed at the end, so that texts are read and "
-        "tokenised, and tables of words made, again every time; ROBUST_TICKETS_CACHE names another folder"
-    )
-    return folder
-
-
-def _remove(folder: Path, owner: int) -> None:
-    """By the process that made it alone: one forked from it that ends first would take the files of all others."""
-    if os.getpid() == owner:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -29,26 +29,6 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.registry import REGISTRIES, name_of
 
 
-def one_of(what: str, value: Any, known: Iterable[Any]) -> None:
-    """Refuse a ``value`` that is not among ``known``: a typo must not choose the other branch."""
-    known = tuple(known)
-    if value not in known:
-        words = list(map(str, known))
-        raise TicketsError(
-            f"{what} is {value!r}, expected one of {', '.join(words)}",
-            hint=did_you_mean(str(value), words),
-            code="settings.choice",
-        )
-
-
-def at_least(what: str, value: int | None, least: int, hint: str) -> None:
-    """Refuse what is no whole number, and a number below ``least``; none is left out."""
-    if value is not None and not isinstance(value, numbers.Integral):
-        raise TicketsError(f"{what} must be a whole number, got {value!r}", hint=hint, code="settings.whole_number")
-    if value is not None and value < least:
-        raise TicketsError(f"{what} must be at least {least}, got {value}", hint=hint, code="settings.limit")
-
-
 class FlagText(str):
     """A value from the command line: text, until the type of its field is known."""
 
@@ -62,6 +42,9 @@ class FlagText(str):
             return tomllib.loads(f"value = {self}")["value"]
         except (ValueError, RecursionError):
             return str(self)
+
+
+# --- fields
 
 
 class Limits(typing.NamedTuple):
@@ -81,8 +64,8 @@ class Limits(typing.NamedTuple):
         )
 
     def __str__(self) -> str:
-        words = ((self.at_least, "at least"), (self.above, "above"), (self.at_most, "at most"), (self.below, "below"))
-        return " and ".join(f"{word} {limit:g}" for limit, word in words if limit is not None)
+        words = ((name.replace("_", " "), limit) for name, limit in self._asdict().items() if limit is not None)
+        return " and ".join(f"{name} {limit:g}" for name, limit in words)
 
 
 def setting(
@@ -92,16 +75,13 @@ def setting(
     above: float | None = None,
     at_most: float | None = None,
     below: float | None = None,
-    hint: str = "",
-    counts: bool = True,
+    hint: str = "change the value",
     **marks: Any,
 ) -> Any:
     """A field of ``Settings`` with its limits; ``counts=False``: it does not change the result."""
     limits = Limits(at_least, above, at_most, below)
     if limits != Limits():
         marks |= {"limits": limits, "hint": hint}
-    if not counts:
-        marks["counts"] = False
     return dataclasses.field(default=default, metadata=marks)
 
 
@@ -131,6 +111,20 @@ def resources_in(settings: Any) -> tuple[str, ...]:
     return tuple(f.name for f in fields if f.metadata.get("resource"))
 
 
+def mark(cls: Any, name: str, key: str, usual: Any) -> Any:
+    """What a field is marked with, in the class or in the nearest one above it that says so."""
+    fields = (vars(base).get("__dataclass_fields__", {}).get(name) for base in cls.__mro__)
+    return next((field.metadata[key] for field in fields if field is not None and key in field.metadata), usual)
+
+
+def uncounted(cls: Any) -> tuple[str, ...]:
+    """The settings that do not change the result."""
+    return tuple(f.name for f in dataclasses.fields(cls) if not mark(cls, f.name, "counts", True))
+
+
+# --- checks
+
+
 class Settings:
     """A frozen dataclass whose fields are checked when it is made; a subclass that gives a field another default keeps its limits."""
 
@@ -143,20 +137,13 @@ class Settings:
         return f"{type(self).__name__}.{name}"
 
 
-def counted(settings: Any) -> Any:
-    """``to_plain`` without the settings that do not change the result, at every depth."""
-    return to_plain(settings, all_fields=False)
-
-
-def uncounted(cls: Any) -> tuple[str, ...]:
-    """The settings that do not change the result."""
-    return tuple(f.name for f in dataclasses.fields(cls) if not _mark(cls, f.name, "counts", True))
-
-
-def _mark(cls: Any, name: str, mark: str, usual: Any) -> Any:
-    """What a field is marked with, in the class or in the nearest one above it that says so."""
-    fields = (vars(base).get("__dataclass_fields__", {}).get(name) for base in cls.__mro__)
-    return next((field.metadata[mark] for field in fields if field is not None and mark in field.metadata), usual)
+def one_of(what: str, value: Any, known: Iterable[Any]) -> None:
+    """Refuse a ``value`` that is not among ``known``: a typo must not choose the other branch."""
+    known = tuple(known)
+    if value not in known:
+        words = list(map(str, known))
+        message = f"{what} is {value!r}, expected one of {', '.join(words)}"
+        raise TicketsError(message, hint=did_you_mean(str(value), words), code="settings.choice")
 
 
 @cache
@@ -168,30 +155,26 @@ def _checks(cls: Any) -> tuple[tuple[str, Callable[[str, Any], None]], ...]:
 
 def _check_of(cls: Any, name: str, hint: Any) -> Callable[[str, Any], None] | None:
     """What a field's type and limits allow; a seed without limits has a check of its own (``seeds.py``)."""
+    kinds = set(typing.get_args(hint) or (hint,))
     if typing.get_origin(hint) is typing.Literal:
         return lambda what, value: one_of(what, value, typing.get_args(hint))
-    if _mark(cls, name, "resource", False):
-        return _refuse_none if _mark(cls, name, "required", False) else None
-    kinds = set(typing.get_args(hint) or (hint,))
-    if not kinds & {int, float} or not kinds <= {int, float, type(None)}:
+    if mark(cls, name, "resource", False):
+        return _refuse_none if mark(cls, name, "required", False) else None
+    limits: Limits | None = mark(cls, name, "limits", None)
+    if not kinds & {int, float} or not kinds <= {int, float, type(None)} or (name == "seed" and limits is None):
         return None
-    limits: Limits = _mark(cls, name, "limits", Limits())
-    if name == "seed" and limits == Limits():
-        return None
-    advice = _mark(cls, name, "hint", "") or "change the value"
 
     def check(what: str, value: Any) -> None:
         if value is None and type(None) in kinds:
             return
         if not isinstance(value, numbers.Real):
-            raise TicketsError(
-                f"{what} must be a number, got {value!r}", hint="give a number, without quotes", code="settings.number"
-            )
-        if limits != Limits():
+            hint = "give a number, without quotes"
+            raise TicketsError(f"{what} must be a number, got {value!r}", hint=hint, code="settings.number")
+        if limits is not None:
+            advice = mark(cls, name, "hint", "")
             if float not in kinds and (not isinstance(value, numbers.Integral) or isinstance(value, bool)):
-                raise TicketsError(
-                    f"{what} must be a whole number, got {value!r}", hint=advice, code="settings.whole_number"
-                )
+                message = f"{what} must be a whole number, got {value!r}"
+                raise TicketsError(message, hint=advice, code="settings.whole_number")
             if not limits.hold(value):
                 raise TicketsError(f"{what} must be {limits}, got {value!r}", hint=advice, code="settings.limit")
 
@@ -200,9 +183,11 @@ def _check_of(cls: Any, name: str, hint: Any) -> Callable[[str, Any], None] | No
 
 def _refuse_none(what: str, value: Any) -> None:
     if value == "none":
-        raise TicketsError(
-            f"{what} cannot be dropped: the candidates come from there", hint="give a path", code="settings.required"
-        )
+        message = f"{what} cannot be dropped: the candidates come from there"
+        raise TicketsError(message, hint="give a path", code="settings.required")
+
+
+# --- to JSON
 
 
 def canonical(value: Any) -> str:
@@ -215,6 +200,16 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical(value).encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def counted(settings: Any) -> Any:
+    """``to_plain`` without the settings that do not change the result, at every depth."""
+    return to_plain(settings, all_fields=False)
+
+
+def describe(component: Any) -> dict[str, Any]:
+    """A component's config with its registered name."""
+    return {"name": name_of(component), **to_plain(component)}
+
+
 def to_plain(value: Any, *, all_fields: bool = True) -> Any:
     """``value`` as JSON types; a component inside a config carries its registered name."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -222,7 +217,7 @@ def to_plain(value: Any, *, all_fields: bool = True) -> Any:
         for f in dataclasses.fields(value):
             inner, many = getattr(value, f.metadata.get("resolved", f.name)), f.metadata.get("many")
             left_out = not f.init or f.metadata.get("unsaid") or (many and not inner)
-            if left_out or not (all_fields or _mark(type(value), f.name, "counts", True)):
+            if left_out or not (all_fields or mark(type(value), f.name, "counts", True)):
                 continue
             plain[f.name] = to_plain(inner, all_fields=all_fields)
             if f.metadata.get("registry") and inner is not None:
@@ -238,37 +233,15 @@ def to_plain(value: Any, *, all_fields: bool = True) -> Any:
         return str(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise TicketsError(
-                f"a config number must be finite, got {value}",
-                hint="leave the field out or give a number",
-                code="config.not_finite",
-            )
+            hint = "leave the field out or give a number"
+            raise TicketsError(f"a config number must be finite, got {value}", hint=hint, code="config.not_finite")
         return value + 0.0  # -0.0 is 0.0, and hashes as it
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise TypeError(f"not a config value: {type(value).__name__}")
 
 
-def describe(component: Any) -> dict[str, Any]:
-    """A component's config with its registered name."""
-    return {"name": name_of(component), **to_plain(component)}
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise TicketsError(
-            f"no such file: {path}", hint="give the path of a TOML file", code="file.not_found"
-        ) from None
-    except OSError as problem:  # a folder, or no right to read it
-        raise TicketsError(
-            f"could not read {path}: {problem.strerror}", hint="give the path of a TOML file", code="file.unreadable"
-        ) from None
-    except (ValueError, RecursionError) as problem:  # not TOML, not UTF-8, a number of thousands of digits
-        raise TicketsError(
-            f"{path} is not valid TOML: {problem}", hint="mend the line it names", code="config.toml"
-        ) from None
+# --- from TOML and the command line
 
 
 def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -277,27 +250,21 @@ def tree_of(settings: Sequence[str], tree: dict[str, Any] | None = None) -> dict
     for given in settings:
         key, equals, value = given.partition("=")
         if not equals:
-            raise TicketsError(
-                f"--set {given}: expected key=value", hint="for example --set train.epochs=3", code="settings.key_value"
-            )
-        _write(tree, key.strip(), FlagText(value.strip()), given)
+            hint = "for example --set train.epochs=3"
+            raise TicketsError(f"--set {given}: expected key=value", hint=hint, code="settings.key_value")
+        table, (*parents, last) = tree, key.strip().split(".")
+        for parent in parents:
+            inner = table.setdefault(parent, {})
+            if isinstance(inner, str):  # adversary = "freelb", then --set search.adversary.steps=3
+                inner = table[parent] = {"name": inner}
+            elif inner is True:  # search = true, then --set arms.ticket.search.gamma=0.2
+                inner = table[parent] = {}
+            if not isinstance(inner, dict):
+                hint = "set the whole value instead"
+                raise TicketsError(f"--set {given}: {parent!r} is not a table", hint=hint, code="settings.table")
+            table = inner
+        table[last] = FlagText(value.strip())
     return tree
-
-
-def _write(tree: dict[str, Any], key: str, value: Any, given: str) -> None:
-    *parents, last = key.split(".")
-    for parent in parents:
-        inner = tree.setdefault(parent, {})
-        if isinstance(inner, str):  # adversary = "freelb", then --set search.adversary.steps=3
-            inner = tree[parent] = {"name": inner}
-        elif inner is True:  # search = true, then --set arms.ticket.search.gamma=0.2
-            inner = tree[parent] = {}
-        if not isinstance(inner, dict):
-            raise TicketsError(
-                f"--set {given}: {parent!r} is not a table", hint="set the whole value instead", code="settings.table"
-            )
-        tree = inner
-    tree[last] = value
 
 
 def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
@@ -307,42 +274,33 @@ def build(cls: type, values: Mapping[str, Any], where: str = "config") -> Any:
         if key not in known:
             hint = did_you_mean(key, known) if known else f"{where} has no settings: leave it out"
             raise TicketsError(f"{where}: unknown key {key!r}", hint=hint, code="config.unknown_key")
+    none = dataclasses.MISSING
+    missing = [name for name, f in known.items() if name not in values and f.default is none is f.default_factory]
+    if missing:
+        raise TicketsError(f"{where}: missing {', '.join(missing)}", hint="add the key", code="config.missing_key")
     hints = typing.get_type_hints(cls)
-    built = {}
-    for key, value in values.items():
-        registry: str = known[key].metadata.get("registry", "")
-        place = f"{where}.{key}"
-        default = known[key].default
-        if registry and isinstance(value, Mapping) and "name" not in value and dataclasses.is_dataclass(default):
-            value = {**describe(default), **value}  # {steps = 3} changes one setting of the default component
-        elif (
-            not registry
-            and isinstance(value, Mapping)
-            and dataclasses.is_dataclass(default)
-            and not isinstance(default, type)
-        ):
-            value = {**to_plain(default), **value}  # and a table inside a config one of its settings
-        elif known[key].metadata.get("none_is_a_word") and isinstance(value, FlagText) and value == "none":
-            value = str(value)
-        if known[key].metadata.get("many"):
-            built[key] = tuple(build_component(registry, each, place) for each in _several(value))
-        elif registry:
-            built[key] = build_component(registry, value, place)
-        else:  # a resource is a name until it is loaded
-            built[key] = _coerce(str | None if known[key].metadata.get("resource") else hints[key], value, place)
-    try:
-        made = cls(**built)
-    except TypeError as problem:  # a required field is missing
-        missing = [n for n, f in known.items() if n not in built and _required(f)]
-        if not missing:
-            raise
-        raise TicketsError(
-            f"{where}: missing {', '.join(missing)}", hint="add the key", code="config.missing_key"
-        ) from problem
-    for key, value in built.items():  # after the component's own checks, which say more
-        if isinstance(value, float) and not math.isfinite(value):
-            raise _wrong(f"{where}.{key}", "a finite number", value)
-    return made
+    return cls(**{key: _field(known[key], hints[key], value, f"{where}.{key}") for key, value in values.items()})
+
+
+def _field(f: dataclasses.Field[Any], hint: Any, value: Any, where: str) -> Any:
+    """``value`` as a field takes it."""
+    registry: Any = f.metadata.get("registry")
+    default = f.default if dataclasses.is_dataclass(f.default) and not isinstance(f.default, type) else None
+    if default is not None and isinstance(value, Mapping) and not (registry and "name" in value):
+        value = {**(describe(default) if registry else to_plain(default)), **value}  # {steps = 3} changes one setting
+    if f.metadata.get("many"):
+        if isinstance(value, FlagText):  # names with commas between them
+            value = plain.split(",") if isinstance(plain := value.plain(), str) else plain
+        several = [] if value is None else value if isinstance(value, list | tuple) else [value]
+        names = (each.strip() if isinstance(each, str) else each for each in several)
+        return tuple(build_component(registry, each, where) for each in names)
+    if registry:
+        return build_component(registry, value, where)
+    if f.metadata.get("none_is_a_word") and value == "none":
+        value = "none"  # not none
+    return _typed(
+        str | None if f.metadata.get("resource") else hint, value, where
+    )  # a resource is a name until it is loaded
 
 
 def build_component(kind: str, value: Any, where: str) -> Any:
@@ -352,106 +310,70 @@ def build_component(kind: str, value: Any, where: str) -> Any:
     if isinstance(value, str):
         value = {"name": value}
     if not isinstance(value, Mapping) or not isinstance(value.get("name"), str):
-        raise TicketsError(
-            f"{where}: expected a name or a table with a name, got {value!r}",
-            hint=f'for example {where} = "…"',
-            code="config.component",
-        )
+        message = f"{where}: expected a name or a table with a name, got {value!r}"
+        raise TicketsError(message, hint=f'for example {where} = "…"', code="config.component")
     settings = {k: v for k, v in value.items() if k != "name"}
     return build(REGISTRIES[kind].get(value["name"]), settings, where)
 
 
-def _several(value: Any) -> list[Any]:
-    """The components that a value names: a list, one of them, or on the command line names with commas between them."""
-    if isinstance(value, FlagText):
-        plain = value.plain()
-        value = [name.strip() for name in plain.split(",")] if isinstance(plain, str) else plain
-    return [] if value is None else list(value) if isinstance(value, list | tuple) else [value]
+WORDS = {int: "a whole number", float: "a finite number", str: "a text", bool: "true or false"}
 
 
-def _required(f: dataclasses.Field) -> bool:  # type: ignore[type-arg]
-    return f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
-
-
-def _coerce(hint: Any, value: Any, where: str) -> Any:
+def _typed(hint: Any, value: Any, where: str) -> Any:
+    """``value`` as the type ``hint`` holds it; a word of the command line is read as that type wants it."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if isinstance(value, FlagText):
-        return _coerce_flag(hint, value, where)
-    if hint is Any:
-        return value
     if origin in (typing.Union, types.UnionType):
-        return _coerce_union(args, value, where)
+        return _one_of(args, value, where)
+    if isinstance(value, FlagText):
+        if hint is str or (origin is typing.Literal and str(value) in args):
+            return str(value)
+        listed = origin is tuple and not value.lstrip().startswith("[")
+        value = [FlagText(part.strip()) for part in value.split(",")] if listed else value.plain()
+    if hint is Any or (dataclasses.is_dataclass(hint) and isinstance(value, hint)):  # type: ignore[arg-type]
+        return value
     if origin is typing.Literal:
         if value not in args:
             raise _wrong(where, " or ".join(map(repr, args)), value)
         return value
-    if dataclasses.is_dataclass(hint):
-        if dataclasses.is_dataclass(value) and isinstance(value, hint):  # type: ignore[arg-type]
-            return value
-        if not isinstance(value, Mapping):
-            raise _wrong(where, "a table", value)
-        return build(hint, value, where)  # type: ignore[arg-type]
     if origin is tuple:
-        return _coerce_tuple(args, value, where)
-    if origin in (dict, Mapping):
+        if not isinstance(value, list | tuple):
+            raise _wrong(where, "a list", value)
+        kinds = args[:1] * len(value) if args[1:] == (Ellipsis,) else args
+        if len(kinds) != len(value):
+            raise _wrong(where, f"a list of {len(kinds)}", value)
+        return tuple(_typed(kind, v, f"{where}[{i}]") for i, (kind, v) in enumerate(zip(kinds, value, strict=True)))
+    if dataclasses.is_dataclass(hint) or origin in (dict, Mapping):
         if not isinstance(value, Mapping):
             raise _wrong(where, "a table", value)
-        return {str(k): _coerce(args[1], v, f"{where}.{k}") for k, v in value.items()}
-    return _coerce_scalar(hint, value, where)
+        if origin is None:
+            return build(hint, value, where)  # type: ignore[arg-type]
+        return {str(k): _typed(args[1], v, f"{where}.{k}") for k, v in value.items()}
+    if hint is float and type(value) is int:
+        return float(value)
+    if hint is Path and isinstance(value, str):
+        return Path(value)
+    if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise _wrong(where, WORDS.get(hint, str(hint)), value)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _wrong(where, WORDS[float], value)
+    return value
 
 
-def _coerce_flag(hint: Any, value: FlagText, where: str) -> Any:
-    """Read a word of the command line as the field wants it: a path with commas stays a path, ``a,b`` is a pair where pairs go."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin in (typing.Union, types.UnionType):
-        if type(None) in args and value.plain() is None:
-            return None
-        lists = [a for a in args if typing.get_origin(a) is tuple] if "," in value else []
-        texts = [a for a in args if a is str]
-        return _coerce_union((*lists, *texts, *args), value, where)
-    if hint is str or (origin is typing.Literal and str(value) in args):
-        return str(value)
-    if origin is tuple and not value.lstrip().startswith("["):
-        return _coerce_tuple(args, [FlagText(part.strip()) for part in value.split(",")], where)
-    return _coerce(hint, value.plain(), where)
-
-
-def _coerce_union(args: tuple[Any, ...], value: Any, where: str) -> Any:
-    if value is None and type(None) in args:
+def _one_of(kinds: Sequence[Any], value: Any, where: str) -> Any:
+    """``value`` as the first of several types that takes it."""
+    if type(None) in kinds and (value.plain() if isinstance(value, FlagText) else value) is None:
         return None
+    kinds = [kind for kind in kinds if kind is not type(None)]
+    if isinstance(value, FlagText):  # a path with commas stays a path, ``a,b`` is a pair where pairs go
+        pairs = "," in value
+        kinds.sort(key=lambda kind: 0 if pairs and typing.get_origin(kind) is tuple else 1 if kind is str else 2)
     problems = []
-    for arg in (a for a in args if a is not type(None)):
+    for kind in kinds:
         try:
-            return _coerce(arg, value, where)
+            return _typed(kind, value, where)
         except TicketsError as problem:
             problems.append(problem)
     raise problems[0]
-
-
-def _coerce_tuple(args: tuple[Any, ...], value: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(value, list | tuple):
-        raise _wrong(where, "a list", value)
-    if len(args) == 2 and args[1] is Ellipsis:
-        return tuple(_coerce(args[0], v, f"{where}[{i}]") for i, v in enumerate(value))
-    if len(args) != len(value):
-        raise _wrong(where, f"a list of {len(args)}", value)
-    return tuple(_coerce(a, v, f"{where}[{i}]") for i, (a, v) in enumerate(zip(args, value, strict=True)))
-
-
-def _coerce_scalar(hint: Any, value: Any, where: str) -> Any:
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if hint is int and isinstance(value, bool):
-        raise _wrong(where, "a whole number", value)
-    if hint is Path and isinstance(value, str):
-        return Path(value)
-    if isinstance(value, hint):
-        return value
-    raise _wrong(
-        where,
-        {int: "a whole number", float: "a number", str: "a text", bool: "true or false"}.get(hint, str(hint)),
-        value,
-    )
 
 
 def _wrong(where: str, expected: str, value: Any) -> TicketsError:

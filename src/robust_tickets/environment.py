@@ -1,4 +1,4 @@
-"""Which device a model is put on: one that torch has here, or an error that says what it has."""
+"""The machine: its device, threads, attention kernels and installed versions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import platform
 import sys
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import (
-    sha256_file,
-)
+from robust_tickets.files import sha256_file
 from robust_tickets.registry import plug_ins
 
 if TYPE_CHECKING:
@@ -30,21 +28,14 @@ def device_of(asked: str | torch.device | None) -> torch.device:
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if asked is None:
         return torch.device("cuda" if count else "cpu")
+    hint = "'cpu', 'cuda' or, of several, 'cuda:1'; left out, a CUDA device is taken if there is one"
     try:
         device = torch.device(asked)
     except (RuntimeError, TypeError):
-        raise TicketsError(
-            f"{asked!r} is no device",
-            hint="'cpu', 'cuda' or, of several, 'cuda:1'; left out, a CUDA device is taken",
-            code="device.unknown",
-        ) from None
+        raise TicketsError(f"{asked!r} is no device", hint=hint, code="device.unknown") from None
     if device.type == "cuda" and (device.index or 0) >= count:
-        seen = f"torch {torch.__version__} sees {count or 'no'} CUDA device{'s' * (count != 1)} here"
-        raise TicketsError(
-            f"the device {asked!s} was asked for, and {seen}",
-            hint="leave it out or take 'cpu'; nvidia-smi shows what is there",
-            code="device.absent",
-        )
+        message = f"there is no device {asked!s}: torch {torch.__version__} sees {count} CUDA device(s)"
+        raise TicketsError(message, hint=hint, code="device.absent")
     return device
 
 
@@ -79,39 +70,19 @@ CGROUP = Path("/sys/fs/cgroup")
 
 def allowed(root: Path = CGROUP) -> int | None:
     """Threads that the limit of this container gives work to; None where there is no limit, or none below the processors allowed."""
-    share = _share(root)
-    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if share is None:
-        return None
-    most = max(1, round(share))
-    return most if most < processors else None
-
-
-def _share(root: Path) -> float | None:
-    """Processors' worth of time, from the files of cgroup v2 or v1."""
     try:
-        if (root / "cpu.max").is_file():
+        if (root / "cpu.max").is_file():  # cgroup v2, which says "max" where there is no limit; v1 says -1
             quota, period = (root / "cpu.max").read_text(encoding="ascii").split()
         else:
-            quota, period = (
-                (root / "cpu" / f"cpu.cfs_{name}_us").read_text(encoding="ascii") for name in ("quota", "period")
-            )
-        used, of = int(quota), int(period)  # v2 says "max" where there is no limit, v1 -1
-    except (OSError, ValueError):
+            quota, period = ((root / "cpu" / f"cpu.cfs_{name}_us").read_text("ascii") for name in ("quota", "period"))
+        share = int(quota) / int(period)
+    except (OSError, ValueError, ZeroDivisionError):
         return None
-    return used / of if used > 0 and of > 0 else None
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return most if share > 0 and (most := max(1, round(share))) < processors else None
 
 
-PACKAGES = (
-    "robust-tickets",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "safetensors",
-    "numpy",
-    "scipy",
-    "pyarrow",
-)
+PACKAGES = ("robust-tickets", "torch", "transformers", "tokenizers", "safetensors", "numpy", "scipy", "pyarrow")
 
 
 @cache
@@ -143,10 +114,8 @@ def versions(names: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     """Installed versions, without importing anything."""
     found = {}
     for name in names:
-        try:
+        with suppress(PackageNotFoundError):
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

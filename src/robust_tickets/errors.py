@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 BAD_INPUT = 2
 FAILED = 3
-FEW = 3  # near names out of a long list
 
 
 class TicketsError(Exception):
@@ -42,29 +41,17 @@ def tokenising() -> Iterator[None]:
     except BaseException as problem:
         if type(problem).__name__ != "PanicException":  # pyo3_runtime's, which cannot be imported
             raise
-        raise TicketsError(
-            f"the tokenizer failed: {problem}",
-            hint="leave the text out, or see that tokenizer.json is the model's own",
-            code="tokenizer.failed",
-        ) from None
-
-
-def inside(key: str) -> AbstractContextManager[None]:
-    """A component calls its own settings ``--set KEY``; for what holds it under ``key`` that is ``--set key.KEY``, which works there."""
-    return _set_by(f"--set {key}.")
-
-
-def in_table(name: str) -> AbstractContextManager[None]:
-    """The same for one table of several, which ``--set`` cannot name: it is to be written in the recipe."""
-    return _set_by(f"in the recipe's {name}: ")
+        hint = "leave the text out, or see that tokenizer.json is the model's own"
+        raise TicketsError(f"the tokenizer failed: {problem}", hint=hint, code="tokenizer.failed") from None
 
 
 @contextmanager
-def _set_by(words: str) -> Iterator[None]:
+def inside(key: str) -> Iterator[None]:
+    """A component calls its own settings ``--set KEY``; for what holds it under ``key`` that is ``--set key.KEY``, which works there."""
     try:
         yield
     except TicketsError as problem:
-        problem.hint = problem.hint.replace("--set ", words)
+        problem.hint = problem.hint.replace("--set ", f"--set {key}.")
         raise
 
 
@@ -74,10 +61,8 @@ def did_you_mean(word: str, known: Iterable[str], *, listed_by: str = "") -> str
     ``listed_by``: the command that lists them, where they are too many for a hint; then a few near ones are named, and the command.
     """
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=FEW if listed_by else 1, cutoff=0.6)
+    close = difflib.get_close_matches(word, known, n=3 if listed_by else 1)
     near = f"did you mean {' or '.join(map(repr, close))}?" if close else ""
     if listed_by:
-        return " ".join(filter(None, [near, f"`{listed_by}` lists all {len(known)}"]))
-    if near:
-        return near
-    return f"known: {', '.join(known)}" if known else "nothing is known here"
+        return f"{near} `{listed_by}` lists all {len(known)}".strip()
+    return near or f"known: {', '.join(known) or 'nothing'}"

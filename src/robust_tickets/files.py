@@ -1,4 +1,4 @@
-"""Files: atomic writes, locks, hashes, JSON. A reader never sees half a file."""
+"""Files: atomic writes, locks, hashes, JSON and TOML. A reader never sees half a file."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import secrets
 import shutil
 import tempfile
 import time
+import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -27,14 +28,25 @@ OLD = 24 * 3600.0  # seconds: what another host left unfinished for so long, it 
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
-def write_bytes(path: Path, data: bytes) -> Path:
-    """Write ``data`` beside ``path``, flush it to disk, then rename: a kill leaves the old file or the new one."""
-    return write_chunks(path, (data,))
+# --- writing
+
+
+@contextmanager
+def writing(path: Path | None) -> Iterator[None]:
+    """Work on a file, whose failures (a full disk, no right) are errors that name it."""
+    try:
+        yield
+    except OSError as problem:
+        message, hint = (
+            f"could not write {path}: {problem.strerror or problem}",
+            "check the disk and the folder's rights",
+        )
+        raise TicketsError(message, hint=hint, exit_code=FAILED, code="file.not_written") from None
 
 
 def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
-    """``write_bytes`` for what is made piece by piece; never holds more than one."""
-    try:
+    """Write beside ``path``, flush it to disk, then rename: a kill leaves the old file or the new one. Holds one chunk at a time."""
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with part_of(path) as part:
             with open(part, "ab") as out:
@@ -42,14 +54,19 @@ def write_chunks(path: Path, chunks: Iterable[bytes]) -> Path:
                 out.flush()
                 os.fsync(out.fileno())
             os.replace(part, path)
-    except OSError as problem:
-        raise TicketsError(
-            f"could not write {path}: {problem.strerror}",
-            hint="check the disk and the folder's rights",
-            exit_code=FAILED,
-            code="file.not_written",
-        ) from None
     return path
+
+
+def write_bytes(path: Path, data: bytes) -> Path:
+    return write_chunks(path, (data,))
+
+
+def write_text(path: Path, text: str) -> Path:
+    return write_bytes(path, text.encode("utf-8", "surrogatepass"))
+
+
+def write_json(path: Path, value: Any) -> Path:
+    return write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 @contextmanager
@@ -78,79 +95,11 @@ def hold(path: Path, flags: int = 0) -> int | None:
     """A descriptor that keeps a file or folder locked until it is closed; None where another process holds it, or has removed it."""
     if os.name != "posix":  # there nobody can rename or remove an open file, this process neither
         return os.open(os.devnull, os.O_RDONLY)
-    handle = os.open(path, flags | NO_LINK | (os.O_RDWR if flags or not path.is_dir() else os.O_RDONLY), 0o666)
+    handle = os.open(path, flags | NO_LINK | (os.O_RDONLY if path.is_dir() else os.O_RDWR), 0o666)
     if claim(handle) is not False and os.fstat(handle).st_nlink:
         return handle
     os.close(handle)
     return None
-
-
-def claim(file: int | BinaryIO, *, wait: bool = False) -> bool | None:
-    """Lock an open file until it is closed, against any process on its volume: whether that was done, None where there are no locks."""
-    from filelock import lock_descriptor
-
-    try:
-        return lock_descriptor(file if isinstance(file, int) else file.fileno(), blocking=wait)
-    except OSError:  # a file system without locks
-        return None
-
-
-class BusyError(TicketsError):
-    """Another process is at work there."""
-
-
-@contextmanager
-def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
-    """Keep a second process out of ``folder`` while this one works in it; ``wait`` for one that is there already, else refuse.
-
-    The lock goes with the process, however it ends.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise TicketsError(f"{folder} is a file", hint="give a folder as --out", code="run.folder_is_file")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / ".lock", "ab", opener=no_link)  # noqa: SIM115  # held until the work is done
-    except OSError as problem:
-        raise TicketsError(
-            f"could not make {folder}: {problem.strerror}", hint="give another --out", code="run.folder_not_made"
-        ) from None
-    with lock:
-        if claim(lock) is False:
-            if not wait:
-                hint = "wait for it, or give another --out"
-                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED, code="run.busy")
-            say(f"waiting for another process that works in {folder}")
-            claim(lock, wait=True)
-        yield
-
-
-def check_writable(folder: Path) -> None:
-    """Refuse a folder that nothing can be written to, there already or to be made, before hours of work."""
-    above = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
-    try:
-        with tempfile.TemporaryFile(dir=above):
-            pass
-    except OSError as problem:
-        why = f"{above} is a file" if os.path.isfile(above) else problem.strerror
-        raise TicketsError(
-            f"nothing can be written to {folder}: {why}",
-            hint="check its rights, or give another folder",
-            code="file.not_writable",
-        ) from None
-
-
-def look_again(path: Path) -> str:
-    """A hint for a path that is not there: the name beside it that is nearly the same, if there is one."""
-    try:
-        names = os.listdir(path.parent)
-    except FileNotFoundError:
-        return f"check the path: there is no folder {path.parent}"
-    except OSError as problem:
-        return f"check the path: {path.parent} cannot be looked into ({problem.strerror})"
-    # the ending alone makes none alike
-    near = difflib.get_close_matches(path.stem, {Path(name).stem for name in names}, n=1, cutoff=0.6)
-    close = difflib.get_close_matches(path.name, [name for name in names if [Path(name).stem] == near], n=1, cutoff=0)
-    return f"did you mean {path.with_name(close[0])}?" if close else "check the path"
 
 
 def sweep(path: Path, kind: str = "part") -> None:
@@ -183,31 +132,103 @@ def _remove(path: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def write_text(path: Path, text: str) -> Path:
-    return write_bytes(path, text.encode("utf-8", "surrogatepass"))
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that nothing can be written to, there already or to be made, before hours of work."""
+    above = next(place for place in (folder.absolute(), *folder.absolute().parents) if os.path.lexists(place))
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as problem:
+        message, hint = f"nothing can be written to {folder}: {problem}", "check its rights, or give another folder"
+        raise TicketsError(message, hint=hint, code="file.not_writable") from None
 
 
-def write_json(path: Path, value: Any) -> Path:
-    return write_text(path, json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+# --- locks
+
+
+class BusyError(TicketsError):
+    """Another process is at work there."""
+
+
+def claim(file: int | BinaryIO, *, wait: bool = False) -> bool | None:
+    """Lock an open file until it is closed, against any process on its volume: whether that was done, None where there are no locks."""
+    from filelock import lock_descriptor
+
+    try:
+        return lock_descriptor(file if isinstance(file, int) else file.fileno(), blocking=wait)
+    except OSError:  # a file system without locks
+        return None
+
+
+@contextmanager
+def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
+    """Keep a second process out of ``folder`` while this one works in it; ``wait`` for one that is there already, else refuse.
+
+    The lock goes with the process, however it ends.
+    """
+    if folder.exists() and not folder.is_dir():
+        raise TicketsError(f"{folder} is a file", hint="give a folder as --out", code="run.folder_is_file")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / ".lock", "ab", opener=no_link)  # noqa: SIM115  # held until the work is done
+    except OSError as problem:
+        message = f"could not make {folder}: {problem.strerror}"
+        raise TicketsError(message, hint="give another --out", code="run.folder_not_made") from None
+    with lock:
+        if claim(lock) is False:
+            if not wait:
+                hint = "wait for it, or give another --out"
+                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED, code="run.busy")
+            say(f"waiting for another process that works in {folder}")
+            claim(lock, wait=True)
+        yield
+
+
+def no_link(path: str, flags: int) -> int:
+    """An ``opener`` that refuses a link: what is appended to or locked in a folder is a file of that folder."""
+    return os.open(path, flags | NO_LINK, 0o666)
+
+
+# --- reading
 
 
 def read_json(path: Path) -> Any:
+    try:
+        return json.loads(read_bytes(path).decode("utf-8", "surrogatepass"))
+    except (ValueError, RecursionError) as problem:
+        hint = "the file is damaged: remove it and run again"
+        raise DamagedError(f"{path} is not valid JSON: {problem}", hint=hint, code="file.json") from None
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(read_bytes(path).decode("utf-8"))
+    except (ValueError, RecursionError) as problem:  # not UTF-8, a number of thousands of digits
+        message = f"{path} is not valid TOML: {problem}"
+        raise DamagedError(message, hint="mend the line it names", code="config.toml") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """What a file holds; an error that names it where it cannot be read."""
     if path.is_fifo():  # its end may never come
         raise TicketsError(f"{path} is a pipe, expected a file", hint="see what put it there", code="file.pipe")
     try:
-        return json.loads(path.read_text(encoding="utf-8", errors="surrogatepass"))
+        return path.read_bytes()
     except FileNotFoundError:
         raise TicketsError(f"no such file: {path}", hint=look_again(path), code="file.not_found") from None
     except OSError as problem:  # a folder, or no right to read it
-        raise TicketsError(
-            f"could not read {path}: {problem.strerror}", hint="check the path and its rights", code="file.unreadable"
-        ) from None
-    except (ValueError, RecursionError) as problem:
-        raise DamagedError(
-            f"{path} is not valid JSON: {problem}",
-            hint="the file is damaged: remove it and run again",
-            code="file.json",
-        ) from None
+        message = f"could not read {path}: {problem.strerror}"
+        raise TicketsError(message, hint="check the path and its rights", code="file.unreadable") from None
+
+
+def look_again(path: Path) -> str:
+    """A hint for a path that is not there: the name beside it that is nearly the same, if there is one."""
+    try:
+        stems = {Path(name).stem: name for name in os.listdir(path.parent)}  # the ending alone makes none alike
+    except OSError as problem:
+        return f"check the path: {path.parent}: {problem.strerror}"
+    near = difflib.get_close_matches(path.stem, stems, n=1)
+    return f"did you mean {path.with_name(stems[near[0]])}?" if near else "check the path"
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
@@ -220,21 +241,21 @@ def listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
+def sha256_file(path: Path) -> str:
+    with open(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+# --- folders
+
+
 def within(folder: Path, name: str) -> Path:
     """The place in ``folder`` that a file of it names; one outside, by its name or by a link, is refused."""
     place = folder / name
     if not place.resolve().is_relative_to(folder.resolve()):
-        raise TicketsError(
-            f"{folder} names {name}, which lies outside of it",
-            hint="what is not in the folder is given by its own path",
-            code="file.outside",
-        )
+        hint = "what is not in the folder is given by its own path"
+        raise TicketsError(f"{folder} names {name}, which lies outside of it", hint=hint, code="file.outside")
     return place
-
-
-def no_link(path: str, flags: int) -> int:
-    """An ``opener`` that refuses a link: what is appended to or locked in a folder is a file of that folder."""
-    return os.open(path, flags | NO_LINK, 0o666)
 
 
 def drop_links(folder: Path) -> None:
@@ -247,21 +268,8 @@ def drop_links(folder: Path) -> None:
 def set_aside(path: Path, folder: Path) -> None:
     """Move a file that is to be made again out of the way, into ``damaged`` in ``folder``; what lies there already stays."""
     aside = folder / DAMAGED
-    place = next(
-        place for n in count(1) if not (place := aside / (path.name if n == 1 else f"{path.name}.{n}")).exists()
-    )
-    try:
+    names = (path.name if n == 1 else f"{path.name}.{n}" for n in count(1))
+    place = next(place for name in names if not (place := aside / name).exists())
+    with writing(place), suppress(FileNotFoundError):  # nothing to keep, or another process was here first
         aside.mkdir(exist_ok=True)
         os.replace(path, place)
-    except FileNotFoundError:  # nothing to keep, or another process was here first
-        return
-    except OSError as problem:
-        hint = "check the disk and the folder's rights"
-        raise TicketsError(
-            f"could not move {path} to {place}: {problem.strerror}", hint=hint, exit_code=FAILED, code="file.not_moved"
-        ) from None
-
-
-def sha256_file(path: Path) -> str:
-    with open(path, "rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()

@@ -9,14 +9,13 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 
-from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import claim, no_link
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import claim, no_link, writing
 
 
 def to_line(value: Any) -> bytes:
@@ -48,7 +47,9 @@ class Lines(ABC):
             # unbuffered: what could not be written must not be tried again when the file is closed
             self.file = open(part, "ab", buffering=0, opener=no_link)  # noqa: SIM115 - closed by close()
         try:
-            self._own()
+            # keeps a second process out until the file is closed; elsewhere nobody could read what is locked
+            if os.name == "posix" and claim(self.file.fileno()) is False:
+                raise self.busy()
             with self._errors():
                 self._take_up(header)
         except BaseException:
@@ -67,22 +68,8 @@ class Lines(ABC):
     def busy(self) -> TicketsError:
         """The error where another process has the file."""
 
-    def _own(self) -> None:
-        """Keep a second process out until the file is closed; only in POSIX, since elsewhere nobody can read what is locked."""
-        if os.name == "posix" and claim(self.file.fileno()) is False:
-            raise self.busy()
-
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as problem:
-            raise TicketsError(
-                f"could not write {self.part}: {problem.strerror}",
-                hint="check the disk and the folder's rights",
-                exit_code=FAILED,
-                code="file.not_written",
-            ) from None
+    def _errors(self) -> AbstractContextManager[None]:
+        return writing(self.part)
 
     def _take_up(self, header: dict[str, Any]) -> None:
         with self.reader() as lines:

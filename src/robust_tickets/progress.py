@@ -12,8 +12,9 @@ import logging
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import IO, TYPE_CHECKING, Any
 
 from robust_tickets.errors import TicketsError
@@ -116,11 +117,8 @@ def seconds(text: str, flag: str) -> float:
     compact = text.strip().lower().replace(" ", "")
     parts = re.findall(r"(\d+(?:\.\d+)?)([hms])", compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:
-        raise TicketsError(
-            f"{flag} is a time such as 20m, got {text!r}",
-            hint="hours, minutes, seconds: 2h, 1h30m, 90s",
-            code="option.duration",
-        )
+        hint = "hours, minutes, seconds: 2h, 1h30m, 90s"
+        raise TicketsError(f"{flag} is a time such as 20m, got {text!r}", hint=hint, code="option.duration")
     return sum(float(number) * {"h": 3600, "m": 60, "s": 1}[unit] for number, unit in parts)
 
 
@@ -131,10 +129,14 @@ class Bar:
         self.title, self.total, self.done, self.first = title, total, done, first
         self.begun_at, self.started, self.last = done, time.monotonic(), time.monotonic()
         self.note = ""
+        self.drawn: Callable[..., None] | None = None  # updates the bar of a terminal; else there are lines
 
     def advance(self, count: int = 1, note: str = "") -> None:
         self.done += count
         self.note = note or self.note
+        if self.drawn is not None:
+            self.drawn(advance=count, note=self.note)
+            return
         now = time.monotonic()
         first = self.first and self.done - self.begun_at >= self.first
         if first:
@@ -153,38 +155,22 @@ class Bar:
         return f"{self.title}: {self.done}/{self.total}{left}{'  ' + self.note if self.note else ''}"
 
 
-class _RichBar(Bar):
-    def __init__(self, title: str, total: int, done: int, progress: object, task: object) -> None:
-        super().__init__(title, total, done)
-        self._progress, self._task = progress, task
-
-    def advance(self, count: int = 1, note: str = "") -> None:
-        self.done += count
-        self.note = note or self.note
-        self._progress.update(self._task, advance=count, note=self.note)  # type: ignore[attr-defined]
-
-
 @contextmanager
 def track(title: str, total: int, done: int = 0, first: int = 1) -> Iterator[Bar]:
     """Show the progress of ``total`` units of work, ``done`` of which an earlier run did; ``first`` units give the first estimate."""
+    bar = Bar(title, total, done, first)
     if LOGGER.level > logging.INFO or not sys.stderr.isatty():
-        bar = Bar(title, total, done, first)
         yield bar
         spent = time.monotonic() - bar.started
         if spent > 2:
             say(f"{title}: {bar.done}/{total} in {duration(spent)}{'  ' + bar.note if bar.note else ''}")
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress
 
-    title_of, note_of = (TextColumn("{task." + field + "}", markup=False) for field in ("description", "fields[note]"))
-    columns = (title_of, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(), note_of)
+    words = [progress.TextColumn(f"{{task.{name}}}", markup=False) for name in ("description", "fields[note]")]
+    times = progress.TimeElapsedColumn(), progress.TimeRemainingColumn()
+    columns = (words[0], progress.BarColumn(), progress.MofNCompleteColumn(), *times, words[1])
     # drawn by a thread beside the work: at rich's own 10 times a second it takes 1 % of a core from it
-    with Progress(*columns, console=console(sys.stderr), refresh_per_second=2) as progress:
-        yield _RichBar(title, total, done, progress, progress.add_task(title, total=total, completed=done, note=""))
+    with progress.Progress(*columns, console=console(sys.stderr), refresh_per_second=2) as shown:
+        bar.drawn = partial(shown.update, shown.add_task(title, total=total, completed=done, note=""))
+        yield bar

@@ -14,11 +14,12 @@ import importlib
 import os
 import re
 import sys
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -34,35 +35,28 @@ class Registry:
         self.package = package
 
     def names(self) -> tuple[str, ...]:
-        own = _components(self.package)
-        plugged = self._plugged()
-        twice = own & plugged.keys()
-        if twice:
-            raise TicketsError(
-                f"the plug-in name(s) {', '.join(sorted(twice))} already belong to built-in {self.kind}",
-                hint=f"rename the entry point in the group robust_tickets.{self.kind}",
-                code="registry.name_taken",
-            )
+        own, plugged = _components(self.package), self._plugged()
+        if twice := own & plugged.keys():
+            message = f"the plug-in name(s) {', '.join(sorted(twice))} already belong to built-in {self.kind}"
+            hint = f"rename the entry point in the group robust_tickets.{self.kind}"
+            raise TicketsError(message, hint=hint, code="registry.name_taken")
         return tuple(sorted(own | plugged.keys()))
 
     def get(self, name: str) -> Any:
         """Import the component called ``name``."""
         if name not in self.names():
-            raise TicketsError(
-                f"{name!r} is none of the {self.kind}", hint=did_you_mean(name, self.names()), code="registry.unknown"
-            )
-        plugged = self._plugged()
-        if name in plugged:
-            try:
-                return plugged[name].load()
-            except Exception as problem:  # another package's code: anything
-                raise TicketsError(
-                    f"the plug-in {name!r} ({plugged[name].value}) could not be imported: {problem}",
-                    hint=f"mend or uninstall the package with this entry point in the group robust_tickets.{self.kind}",
-                    code="registry.plug_in",
-                ) from problem
-        own = importlib.import_module(self.package)
-        return own.REGISTERED[name] if _is_module(own) else importlib.import_module(f"{self.package}.{name}").REGISTERED
+            hint = did_you_mean(name, self.names())
+            raise TicketsError(f"{name!r} is none of the {self.kind}", hint=hint, code="registry.unknown")
+        point = self._plugged().get(name)
+        if point is None:
+            table = _table(self.package)
+            return importlib.import_module(f"{self.package}.{name}").REGISTERED if table is None else table[name]
+        try:
+            return point.load()
+        except Exception as problem:  # another package's code: anything
+            message = f"the plug-in {name!r} ({point.value}) could not be imported: {problem}"
+            hint = f"mend or uninstall the package with this entry point in the group robust_tickets.{self.kind}"
+            raise TicketsError(message, hint=hint, code="registry.plug_in") from problem
 
     def is_plug_in(self, name: str) -> bool:
         return name in self._plugged()
@@ -72,10 +66,9 @@ class Registry:
         if self.is_plug_in(name):
             try:
                 found = self.get(name)
+                text = found.__doc__ or sys.modules[found.__module__].__doc__ or ""
             except TicketsError:  # listing names works without it
                 return ""
-            own = found if isinstance(found, type) else type(found)
-            text = own.__dict__.get("__doc__") or sys.modules[own.__module__].__doc__ or ""
         else:
             text = files(self.package).joinpath(f"{name}.py").read_text("utf-8").partition('"""')[2].partition('"""')[0]
         return " ".join(text.partition("\n\n")[0].split())
@@ -97,9 +90,8 @@ class Registry:
 
 def _components(package: str) -> frozenset[str]:
     """The files of a package folder that have a line beginning with ``REGISTERED``, none of which is imported; of a module its table."""
-    own = importlib.import_module(package)
-    if _is_module(own):
-        return frozenset(own.REGISTERED)
+    if (table := _table(package)) is not None:
+        return frozenset(table)
     return frozenset(
         entry.name[:-3]
         for entry in files(package).iterdir()
@@ -107,8 +99,9 @@ def _components(package: str) -> frozenset[str]:
     )
 
 
-def _is_module(own: ModuleType) -> bool:
-    return not hasattr(own, "__path__")
+def _table(package: str) -> Mapping[str, Any] | None:
+    """The components of a kind that stand in one module; none where they are the files of a folder."""
+    return getattr(importlib.import_module(package), "REGISTERED", None)
 
 
 @cache
@@ -131,12 +124,9 @@ def name_of(component: object) -> str:
     if not _ours(owner):  # ours are never plug-ins: nothing is loaded for them
         for registry in REGISTRIES.values():
             for name, point in registry._plugged().items():
-                try:
-                    plugged = point.load()
-                except Exception:  # a broken plug-in is not this one, whose class exists
-                    continue
-                if plugged is owner or plugged is component:
-                    return name
+                with suppress(Exception):  # a broken plug-in is not this one, whose class exists
+                    if (plugged := point.load()) is owner or plugged is component:
+                        return name
     table = getattr(sys.modules.get(owner.__module__), "REGISTERED", None)
     among = table.items() if isinstance(table, dict) else ()
     return next((name for name, each in among if each is owner), owner.__module__.rpartition(".")[2])
@@ -173,11 +163,9 @@ def imported(name: str, hint: str = "") -> Any:
     try:
         found: Any = importlib.import_module(module)
     except Exception as problem:  # a module may raise anything while it is imported
-        raise TicketsError(
-            f"{module} could not be imported: {type(problem).__name__}: {problem}",
-            hint=f"see that `python -c 'import {module}'` works here ({here}){hint}",
-            code="import.failed",
-        ) from None
+        message = f"{module} could not be imported: {type(problem).__name__}: {problem}"
+        hint = f"see that `python -c 'import {module}'` works here ({here}){hint}"
+        raise TicketsError(message, hint=hint, code="import.failed") from None
     for part in path.split("."):
         if not hasattr(found, part):
             raise TicketsError(f"{module} has no {path}", hint="package.module:function", code="import.no_such_name")

@@ -12,6 +12,7 @@ and a plug-in its own file. Where files lie, how many tokens go through the mode
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,17 +24,7 @@ from robust_tickets._version import __version__
 from robust_tickets.config import counted, digest, to_plain
 from robust_tickets.environment import environment
 from robust_tickets.errors import DamagedError, TicketsError, inside
-from robust_tickets.files import (
-    DAMAGED,
-    listed,
-    locked,
-    mapping,
-    read_json,
-    set_aside,
-    sha256_file,
-    within,
-    write_json,
-)
+from robust_tickets.files import DAMAGED, listed, locked, mapping, read_json, set_aside, sha256_file, within, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import code_of, name_of
 
@@ -60,11 +51,7 @@ def stage_key(stage: str, component: Any = None, **inputs: Any) -> dict[str, Any
 
     A setting that names what ``component.inputs()`` reads (a corpus) counts by what that holds.
     """
-    key = {
-        "version": __version__,
-        "stage": stage,
-        **{name: value for name, value in inputs.items() if value is not None},
-    }
+    key = {"version": __version__, "stage": stage, **{name: v for name, v in inputs.items() if v is not None}}
     if component is None:
         return key
     read = component.inputs() if callable(getattr(component, "inputs", None)) else {}
@@ -79,12 +66,11 @@ def resources_of(component: Any) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for f in dataclasses.fields(component):
         inner = getattr(component, f.name)
-        if not dataclasses.is_dataclass(inner) or isinstance(inner, type):
-            continue
-        with inside(f.name):
-            if read := inner.resources() if hasattr(inner, "resources") else None:
-                found[f.name] = read
-            found |= {f"{f.name}.{name}": value for name, value in resources_of(inner).items()}
+        if dataclasses.is_dataclass(inner) and not isinstance(inner, type):
+            with inside(f.name):
+                if read := inner.resources() if hasattr(inner, "resources") else None:
+                    found[f.name] = read
+                found |= {f"{f.name}.{name}": value for name, value in resources_of(inner).items()}
     return found
 
 
@@ -96,11 +82,9 @@ def identity_of(method: Any, clf: Any, task: Any) -> str:
 def same_work(path: Path | None, found: Any, wanted: Any) -> None:
     """Refuse to resume or to take what ``path`` holds, where that is the work of other settings, data or starting weights."""
     if found != wanted:
-        raise TicketsError(
-            f"{path} holds the work of another run (other settings, data or starting weights)",
-            hint="give another folder as --out, or remove this one to start over",
-            code="stage.other_work",
-        )
+        message = f"{path} holds the work of another run (other settings, data or starting weights)"
+        hint = "give another folder as --out, or remove this one to start over"
+        raise TicketsError(message, hint=hint, code="stage.other_work")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,39 +114,45 @@ class Stage:
         return self.mark.is_file() and self._harmed(HASHED) is None
 
     def found(self, what: str) -> bool:
-        """``done``, and reported; else, where it was finished once, which file is the reason to run it again. Weights are hashed.
+        """``done`` with all weights hashed, and reported; where a file is gone or not what it was, the stage is to be run again.
 
         That file and the mark are set aside: with them a half-made stage could be taken for a whole one.
         """
-        harmed = self._harmed(None) if self.mark.is_file() else self.mark
+        if not self.mark.is_file():
+            return False
+        harmed = self._harmed()
         if harmed is None:
             say(f"{what}: found done in {self.name}")
             return True
-        if not self.mark.is_file():
-            return False
-        state = f"is damaged: it is kept in {self.folder / DAMAGED}, and" if harmed.is_file() else "is missing:"
-        warn(f"{what}: {harmed} {state} {self.name} is run again")
+        state = f"is damaged (kept in {self.folder / DAMAGED})" if harmed.is_file() else "is missing"
+        warn(f"{what}: {harmed} {state}: {self.name} is run again")
         # the mark last: after a kill in between, a file is still missing
         for path in dict.fromkeys((harmed, self.mark)):
             set_aside(path, self.folder)
         return False
 
-    def _harmed(self, most: int | None) -> Path | None:
+    def _harmed(self, most: float = math.inf) -> Path | None:
         """The file of a finished stage that is gone or not what it was, which may be the mark; none where all is well.
 
-        Files of more bytes than ``most`` are not looked into.
+        Of files of more bytes than ``most`` the size has to do.
         """
         try:
             about = read_json(self.mark)
             if isinstance(about["key"], dict):
                 same_work(self.folder, (about["schema"], about["key"]), (SCHEMA, to_plain(self.key)))
-            files = {self.folder / name: (entry["bytes"], entry["sha256"]) for name, entry in about["files"].items()}
+            for name, entry in about["files"].items():
+                path, size = self.folder / name, entry["bytes"]
+                if ".." in path.parts or not path.is_relative_to(
+                    self.folder
+                ):  # what is harmed is moved: none but our own
+                    return self.mark
+                if not path.is_file() or path.stat().st_size != size:
+                    return path
+                if size <= most and sha256_file(path) != entry["sha256"]:
+                    return path
         except (DamagedError, KeyError, TypeError, AttributeError):
             return self.mark
-        # what is harmed is moved: none but our own
-        if any(".." in path.parts or not path.is_relative_to(self.folder) for path in files):
-            return self.mark
-        return next((path for path, entry in files.items() if not _whole(path, *entry, most)), None)
+        return None
 
     def finish(self) -> None:
         """Mark the stage as done."""
@@ -219,13 +209,9 @@ class RunFolder:
 
     def done(self) -> bool:
         """Whether the manifest is there and belongs to the config beside it."""
-        manifest, config = self.folder / "manifest.json", self.folder / "config.json"
-        if not manifest.is_file() or not config.is_file():
-            return False
-        try:
-            return bool(record(manifest)["files"]["config.json"]["sha256"] == sha256_file(config))
-        except (KeyError, TypeError):
-            return False
+        config = self.folder / "config.json"
+        listed_as = mapping(mapping(record(self.folder / "manifest.json").get("files")).get("config.json"))
+        return config.is_file() and listed_as.get("sha256") == sha256_file(config)
 
     def finish(self, stages: Iterable[str]) -> None:
         """Write the manifest, last of all: the run's own files and those of its stages, with sizes and hashes."""
@@ -267,17 +253,11 @@ def command_of(folder: Path) -> str:
     return str(record(folder / COMMAND).get("command", ""))
 
 
-def _whole(path: Path, size: int, sha256: str, most: int | None) -> bool:
-    unread = most is not None and size > most
-    return path.is_file() and path.stat().st_size == size and (unread or sha256_file(path) == sha256)
-
-
 def listing(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Those of ``names`` that are in ``folder`` (folders with all their files), each file with its size and sha256."""
     found = {}
-    for path in sorted(
-        p for name in names for p in ([folder / name] if (folder / name).is_file() else (folder / name).rglob("*"))
-    ):
+    places = (folder / name for name in names)
+    for path in sorted(p for place in places for p in ([place] if place.is_file() else place.rglob("*"))):
         if path.is_file() and not path.name.endswith(".part"):
             found[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
     return found
@@ -306,11 +286,10 @@ def made(files: Iterable[tuple[str, str]]) -> dict[str, Any]:
 
 def with_earlier(env: Mapping[str, Any], path: Path) -> dict[str, Any]:
     """``env``, and under ``earlier`` the other environments of the run whose env.json is ``path``: it may be resumed elsewhere."""
-    before = record(path)
-    now = dict(environment())
-    earlier: list[dict[str, Any]] = []
-    for one in map(mapping, [*listed(before.get("earlier")), before]):
-        known = {name: one[name] for name in now if name in one}
-        if known and known != now and known not in earlier:
-            earlier.append(known)
+    before, now = record(path), dict(environment())
+    known = [
+        {name: one[name] for name in now if name in one}
+        for one in map(mapping, [*listed(before.get("earlier")), before])
+    ]
+    earlier = [one for i, one in enumerate(known) if one and one != now and one not in known[:i]]
     return {**env, "earlier": earlier} if earlier else dict(env)

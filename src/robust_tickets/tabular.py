@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import part_of
+from robust_tickets.errors import TicketsError
+from robust_tickets.files import part_of, writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,11 +28,8 @@ def writable_as(path: str | Path, endings: Sequence[str] = ENDINGS) -> Path:
     """``path``, if its ending names one of these formats and it is no folder."""
     path = Path(path)
     if path.suffix.lower() not in endings:
-        raise TicketsError(
-            f"cannot write a table as {path.suffix.lower() or 'a file without ending'!r}: {path}",
-            hint=f"end it in {', '.join(endings)}",
-            code="table.ending",
-        )
+        hint = f"end it in {', '.join(endings)}"
+        raise TicketsError(f"cannot write a table as {path}", hint=hint, code="table.ending")
     if path.is_dir():
         raise TicketsError(f"{path} is a folder", hint="give a file name", code="file.is_folder")
     return path
@@ -41,21 +38,13 @@ def writable_as(path: str | Path, endings: Sequence[str] = ENDINGS) -> Path:
 @contextmanager
 def row_writer(path: Path, schema: pa.Schema) -> Iterator[Write]:
     """A function that writes some rows at a time; ``path``, whose ending names the format, is replaced at the end."""
-    try:
+    ending = path.suffix.lower()
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         with part_of(path) as part:
-            with (
-                _lines(part) if path.suffix.lower() == ".jsonl" else _arrow(part, path.suffix.lower(), schema) as write
-            ):
+            with _lines(part) if ending == ".jsonl" else _arrow(part, ending, schema) as write:
                 yield write
             os.replace(part, path)
-    except OSError as problem:
-        raise TicketsError(
-            f"could not write {path}: {problem.strerror or problem}",
-            hint="check the disk and the folder's rights",
-            exit_code=FAILED,
-            code="file.not_written",
-        ) from None
 
 
 @contextmanager

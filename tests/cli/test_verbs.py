@@ -277,7 +277,6 @@ def test_json_is_asked_for_in_either_way(capsys: pytest.CaptureFixture[str], fla
 
 
 HERE = Path(robust_tickets.__file__).parents[1]
-WITHOUT = "import sys, runpy; sys.modules['cyclopts'] = None; runpy.run_module('robust_tickets', run_name='__main__', alter_sys=True)"
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -289,15 +288,6 @@ def test_the_module_is_the_command() -> None:
     assert (done.returncode, done.stdout) == (0, f"robust-tickets {robust_tickets.__version__}\n")
     slip = run("-m", "robust_tickets", "run")
     assert slip.returncode == 2
-
-
-def test_without_the_command_lines_packages_it_says_what_to_install() -> None:
-    done = run("-c", WITHOUT)
-    assert done.returncode == 2
-    assert (
-        done.stderr
-        == "error: the command line needs cyclopts, which is not installed\n  what to do: pip install cyclopts\n"
-    )
 
 
 Capture = pytest.CaptureFixture[str]

@@ -52,7 +52,7 @@ from toy import toy_task
 task, told = toy_task(), {}
 for family in ("xlm-roberta", "nomic_bert", "bert"):
     clf = tiny_classifier(family)
-    given = stages.inputs(clf, task)
+    given = {"version": rt.__version__, "model": clf.digest, "task": task.digest}
     ticket = rt.Ticket.from_kept(clf.model, heads=[[0], [0], [0]], neurons=[[0], [0], [0]])
     told[family] = {
         "search": digest(stages.search_key(rt.RandomTicket(), given)),

@@ -81,7 +81,6 @@ def test_one_that_cannot_be_written_stops_no_attack(
     assert told.startswith(
         f"warning: the cache folder {shut} cannot be written (Not a directory): {tmp_path}/robust-tickets-"
     )
-    assert "again every time; ROBUST_TICKETS_CACHE names another folder" in told
 
 
 def test_what_stood_for_it_goes_with_the_process(shut: Path, tmp_path: Path) -> None:

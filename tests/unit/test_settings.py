@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from robust_tickets.config import Limits, Settings, _mark, counted, fraction, resource, setting, to_plain, uncounted
+from robust_tickets.config import Limits, Settings, counted, fraction, mark, resource, setting, to_plain, uncounted
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ADVERSARIES, ATTACKS, METHODS
 from robust_tickets.train.finetune import FineTune
@@ -73,7 +73,7 @@ def test_every_component_refuses_what_lies_outside(registry: Any) -> None:
         cls = registry.get(name)
         assert issubclass(cls, Settings), name
         for field in dataclasses.fields(cls):
-            limits = _mark(cls, field.name, "limits", Limits())
+            limits = mark(cls, field.name, "limits", Limits())
             beyond = [limits.at_least - 1] if limits.at_least is not None else []
             beyond += [limits.above] if limits.above is not None else []
             beyond += [limits.at_most + 1] if limits.at_most is not None else []

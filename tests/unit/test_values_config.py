@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from refusing import refused
-from robust_tickets.config import build, build_component, canonical, describe, digest, read_toml, to_plain
+from robust_tickets.config import build, build_component, canonical, describe, digest, to_plain
+from robust_tickets.files import read_toml
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,7 +143,7 @@ def test_with_a_damaged_mark_a_stage_is_not_done(text: str, tmp_path: Path, caps
     assert not stage.found("search")
     told = capsys.readouterr().err
     assert (
-        f"warning: search: {stage.mark} is damaged: it is kept in {stage.folder / 'damaged'}, and {stage.name} is run again"
+        f"warning: search: {stage.mark} is damaged (kept in {stage.folder / 'damaged'}): {stage.name} is run again"
         in told
     )
     assert (stage.folder / "damaged" / "stage.json").read_text() == text
@@ -161,7 +161,7 @@ def test_a_mark_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: py
     def refuse(*_: object, **__: object) -> str:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "read_bytes", refuse)
     with refused("file.unreadable"):
         stage.found("search")
 

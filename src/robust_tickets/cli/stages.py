@@ -11,8 +11,8 @@ from cyclopts import Parameter
 from robust_tickets.cli.options import Answer, Common, Settings, Source, is_folder, typed
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError
-from robust_tickets.experiment.arms import Draw
 from robust_tickets.progress import say
+from robust_tickets.ticket.settings import Draw
 
 if TYPE_CHECKING:
     from robust_tickets.ticket.ticket import Ticket

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from robust_tickets.config import Settings, build, build_component, component, setting
+from robust_tickets.config import build, build_component, component, setting
 from robust_tickets.data.registered_tasks import TASKS, task_named
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.registry import METHODS, name_of
+from robust_tickets.ticket.settings import Draw
 
 if TYPE_CHECKING:
     from robust_tickets.experiment.recipe import Recipe, Tables
@@ -32,40 +33,6 @@ DRAWN_BY = {
 HOW = 'search = true, or ticket = "ANOTHER_ARM"'
 WITHOUT = {"initialisation": "its weights drawn again", "structure": "whole, what it removes drawn again"}
 Without = Literal["initialisation", "structure"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Draw(Settings):
-    """Another draw from a ticket's scores; what is left out stays as it was.
-
-    Parameters
-    ----------
-    heads
-        The fraction of heads removed.
-    neurons
-        The fraction of feed-forward neurons removed.
-    head_scope
-        Compare heads of the whole model, or within each layer.
-    neuron_scope
-        The same for neurons.
-    round_to
-        Bring the neurons of every layer to the nearest multiple, which matrix kernels like; 1 leaves them as drawn.
-    sparsity
-        The fraction of single weights removed, for unstructured tickets.
-    scope
-        Compare weights of the whole model, or within each matrix.
-    """
-
-    heads: float | None = setting(None, at_least=0, below=1, hint="0.3 removes 30 %")
-    neurons: float | None = setting(None, at_least=0, below=1, hint="0.3 removes 30 %")
-    head_scope: Literal["global", "layer"] | None = None
-    neuron_scope: Literal["global", "layer"] | None = None
-    round_to: Literal[1, 8, 16, 64] | None = None
-    sparsity: float | None = setting(None, at_least=0, below=1, hint="0.3 removes 30 %")
-    scope: Literal["global", "matrix"] | None = None
-
-    def asked(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if value is not None}
 
 
 def _key(usual: str) -> Any:

@@ -20,11 +20,11 @@ from robust_tickets import __version__, progress
 from robust_tickets.config import build, build_component, counted, describe, digest, to_plain
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.experiment.arms import Draw
 from robust_tickets.files import read_json, sha256_file, within, write_json
 from robust_tickets.progress import say, warn
 from robust_tickets.registry import code_of
 from robust_tickets.stages import OneStage, RunFolder, Stage, record, stage_key
+from robust_tickets.ticket.settings import Draw
 
 if TYPE_CHECKING:
     from robust_tickets.adversary.objective import Adversary

@@ -16,10 +16,11 @@ from typing import Any
 
 from robust_tickets.attack.attack import Attack
 from robust_tickets.attack.options import AttackOptions
-from robust_tickets.config import build, read_toml, setting, tree_of
+from robust_tickets.config import build, setting, tree_of
 from robust_tickets.data.source import TaskSource
 from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.experiment.arms import Arm, Arms, length_for
+from robust_tickets.files import read_toml
 from robust_tickets.registry import ADVERSARIES, METHODS, adversaries, methods
 
 

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 from robust_tickets.config import counted, describe, digest, to_plain
 from robust_tickets.data import diagnostics
 from robust_tickets.data.source import TaskSource
-from robust_tickets.errors import in_table, inside
+from robust_tickets.errors import inside
 from robust_tickets.experiment import execute
 from robust_tickets.experiment.arms import Arm, Origin, check
 from robust_tickets.experiment.jobs import Failed, Local
 from robust_tickets.experiment.recipe import AttackPlan, Recipe
 from robust_tickets.files import locked, read_json, write_json
 from robust_tickets.progress import say
-from robust_tickets.registry import name_of
 from robust_tickets.stages import RunFolder, Stage, made, resources_of, with_earlier
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ def _origins(origins: Iterable[Origin | None]) -> Iterator[Origin]:
 def look_for_attacks(recipe: Recipe) -> None:
     """Refuse a recipe of whose attacks a resource is missing."""
     for plan in recipe.attacks:
-        with inside("attack") if len(recipe.attacks) == 1 else in_table(f"[[attack]] of {name_of(plan.attack)}"):
+        with inside("attack"):
             plan.attack.resources()
 
 
