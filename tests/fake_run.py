@@ -147,17 +147,21 @@ def _attack(
                 "perturbed": [text.replace(old, new, 1)] if done else None, 
                 "queries": 1 if status == "skipped" else int(40 + 60 * generator.random()),
                 "score_before": 0.9, "score_after": 0.4, 
-                "changed": [[0, 0, len(old), old, new]] if done else [],
+                "changed": [],
                 "predicted_before": label if status != "skipped" else 1 - label,
                 "predicted_after": 1 - label if status != "failed" else label,
                 "words_changed": int(done), "confidence": 0.9, "forward_passes": 40,
             }
         )  # fmt: skip
     result = {
-        "schema": 1, "attack": "pwws", "compat": "", "constraints": ["no stop words", "no word twice"], "resources": {"wordnet": "3.0"},
-        "model": {"identity": "minilm", "digest": "12" * 32}, "task": {"split": "test", "digest": "34" * 32},
-        "ids": [r["id"] for r in rows], "seed": 0, "temperature": 1.0, "flags": [], "clean_full": clean, "seconds": 31.5,
-        "env": {"device": "cpu"}, **Tally.of(rows).metrics(),
+        "schema": 2, "attack": "pwws", "digest": "56" * 32, "semantics": "textattack-0.3.11", "compat": None,
+        "constraints": ["no stop words", "no word twice"], "resources": {"synonyms": {"name": "WordNet 3.0"}},
+        "model": {"identity": "minilm", "digest": "12" * 32, "labels": ["negative", "positive"]},
+        "task": {"split": "test", "digest": "34" * 32, "columns": ["text"], "labels": ["negative", "positive"], "rows": 872,
+                 "asked": n, "by_class": [n - n // 2, n // 2]},
+        "ids": [r["id"] for r in rows], "subset": "balanced", "seed": 0, "scoring": "probability", "query_budget": None,
+        "temperature": 1.0, "calibration": None, "seen": None, "precision": None, "unconfirmed": None, "flags": [], "flag_codes": [],
+        "clean_full": clean, "seconds": 31.5, "env": {"device": "cpu"}, **Tally.of(rows).metrics(),
     }  # fmt: skip
     write_json(folder / "result.json", result)
     write_text(folder / "examples.jsonl", "".join(json.dumps(r) + "\n" for r in rows))

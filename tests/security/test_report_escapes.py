@@ -169,7 +169,7 @@ def hostile_attack(tmp_path_factory):
     for k, words in enumerate(HOSTILE[:3]):
         folder = run / f"attack/{k:08x}"
         path = folder / "examples.jsonl"
-        odd = {"error": words, "predicted_after": words, "similarity": words}
+        odd = {"error": words, "predicted_after": words}
         rows = [json.loads(line) | odd for line in path.read_text().splitlines()]
         for i, row in enumerate(rows):
             row["id"], row["label"] = f"{words}{i}", HOSTILE[i % len(HOSTILE)]
@@ -178,9 +178,10 @@ def hostile_attack(tmp_path_factory):
             "attack": words, "model": {"identity": f"{words}{k}", "digest": words, "labels": list(HOSTILE)},
             "task": {"split": words, "digest": words, "columns": list(HOSTILE), "labels": list(HOSTILE)},
             "flags": list(HOSTILE), "flag_codes": [*HOSTILE[1:], "substitute"], "compat": words, "semantics": words, "scoring": words,
-            "subset": words, "query_budget": words, "calibration": {"fitted": True, "n": words, "split": words}, "seen": {words: words},
-            "resources": {words: {"name": words, "substitute": True}}, "constraints": list(HOSTILE), "spread": {words: words},
-            "curve": [words], "outcomes": words, "words": words, "similarity": words, "ids": [words],
+            "subset": words, "digest": words, "precision": words, "seen": {words: words},
+            "calibration": {"fitted": True, "n": words, "split": words},
+            "resources": {words: {"name": words, "substitute": True}}, "constraints": list(HOSTILE), "spread": {words: 1},
+            "curve": [{words: words}], "ids": [row["id"] for row in rows],
             "env": {"device": words, "command": words, "date": words, "data": [{"name": words, "sha256": words}, words]},
         }  # fmt: skip
         write_json(folder / "result.json", result)

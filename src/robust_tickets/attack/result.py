@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from robust_tickets.attack.cuda import unconfirmed
 from robust_tickets.attack.example import STILL
@@ -342,7 +342,7 @@ class AttackResult:
         )
 
     @classmethod
-    def load(cls, folder: str | Path) -> AttackResult:
+    def load(cls, folder: str | Path) -> Self:
         path = Path(folder) / RESULT
         values = dict(mapping(read_json(path)))
         schema = values.pop("schema", None)
@@ -353,7 +353,7 @@ class AttackResult:
                 code="attack.schema",
             )
         try:
-            found: AttackResult = build(cls, values, str(path))
+            found: Self = build(cls, values, str(path))
         except TicketsError as problem:
             raise DamagedError(problem.message, hint=AGAIN, code="attack.damaged") from None
         return replace(found, folder=path.parent)

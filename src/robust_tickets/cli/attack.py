@@ -206,7 +206,7 @@ def attack(
     def show(console: Any) -> None:
         from robust_tickets.report.terminal import attack_table
 
-        console.print(attack_table(document))
+        console.print(attack_table(result))
         print(f"result: {output.out / 'result.json'}", *(f"table: {path}" for path in tables), sep="\n")
 
     failed = result.failed(choice.max_failed)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import fields, replace
 from importlib.resources import files
 from itertools import zip_longest
 from pathlib import Path
@@ -20,9 +20,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from robust_tickets._version import __version__
-from robust_tickets.attack.result import ExampleOutcome
+from robust_tickets.attack.result import AttackResult, ExampleOutcome
 from robust_tickets.errors import TicketsError
-from robust_tickets.files import listed, mapping, write_text
+from robust_tickets.files import listed, write_text
 from robust_tickets.progress import warn
 from robust_tickets.report import figures
 from robust_tickets.report import format as numbers
@@ -120,7 +120,7 @@ def _view(run: Run, key: str, level: str) -> dict[str, Any]:
         {
             "title": named("The numbers", attack),
             "arms": arms_table(run, attack, key).filled(),
-            "conditions": conditions(run, attack) if attack else ([], {}),
+            "conditions": conditions(run, attack) if attack else {},
             "pairs": pairs_table(run, attack) if attack else None,
         }
         for attack in titles or (None,)
@@ -154,7 +154,7 @@ def _view(run: Run, key: str, level: str) -> dict[str, Any]:
         "texts": _texts(run),
         "left_out": listed(run.task.get("bad_rows")),
         "bad_rows": BAD_ROWS,
-        **_again(run),
+        "again": _again(run),
     }
 
 
@@ -267,60 +267,26 @@ def _notes(run: Run, example: ExampleOutcome) -> str:
 
 # --- how to run it again
 
-SHOWN = (
-    "semantics", "compat", "scoring", "temperature", "calibration", "subset", "query_budget", "precision", "unconfirmed", "seen",
-    "constraints", "resources", "model", "task", "words", "outcomes", "spread", "digest",
-)  # fmt: skip
+
+ELSEWHERE = ("ids", "curve", "folder", "lines")  # of a result, what the page shows otherwise
 
 
-def _again(run: Run) -> dict[str, Any]:
+def _again(run: Run) -> list[tuple[str, str]]:
+    """Everything that determined the numbers, as JSON under titles."""
     peak = max((arm.cost["peak_memory_bytes"] for arm in run.arms if "peak_memory_bytes" in arm.cost), default=None)
-    env = {key: value for key, value in run.env.items() if key not in ("packages", "command", "data")}
-    env["packages"] = ", ".join(f"{name} {version}" for name, version in mapping(run.env.get("packages")).items())
-    env["most memory held"] = numbers.memory(peak) if peak else None
-    task = {key: value for key, value in run.task.items() if key not in ("labels", "bad_rows")}
-    task |= {"labels": ", ".join(run.labels), "files": _files(run.env)}
-    of_arms: list[tuple[str, Mapping[str, Any]]] = []
+    env = {key: value for key, value in run.env.items() if key != "command"}
+    found: list[tuple[str, Any]] = [
+        ("Where it ran", env | ({"most memory held": numbers.memory(peak)} if peak else {})),
+        ("Data", {key: value for key, value in run.task.items() if key != "bad_rows"}),
+        ("Config", run.config),
+    ]
     for arm in run.arms:
         for attack in arm.attacks:
-            facts = {
-                "date": attack.env.get("date"),
-                "data files": _files(attack.env),
-                "seed": attack.seed,
-                "examples": attack.n,
-                "split": attack.split,
-                "plan": {key: value for key, value in attack.plan.items() if key not in ("ids", "rules")},
-                "forward passes": numbers.count(attack.forward_passes),
-                "seconds": numbers.seconds(attack.seconds),
-                **{name: getattr(attack, name) for name in SHOWN},
-            }
-            of_arms.append((f"{run.attack_titles[attack.key]} on {arm.title}", facts))
-    tickets = [(arm, arm.ticket) for arm in run.arms if arm.ticket is not None]
-    of_arms += [(f"Ticket of {arm.title}", {"digest": one.digest, **one.provenance}) for arm, one in tickets]
+            result = {f.name: getattr(attack, f.name) for f in fields(AttackResult) if f.name not in ELSEWHERE}
+            found.append((f"{run.attack_titles[attack.key]} on {arm.title}", result))
+        if arm.ticket is not None:
+            found.append((f"Ticket of {arm.title}", {"digest": arm.ticket.digest, **arm.ticket.provenance}))
     sets = sorted({attack.ids for arm in run.arms for attack in arm.attacks if attack.ids})
     alike = "the same for every arm" if len(sets) == 1 else "not the same for every arm"
-    return {
-        "facts_of_run": _rows([("Where it ran", env), ("Data", task)]),
-        "config": _json(run.config) if run.config else "",
-        "facts_of_arms": _rows(of_arms),
-        "ids": [(f"Ids of the attacked examples ({len(ids)}, {alike})", ", ".join(ids)) for ids in sets],
-    }
-
-
-def _rows(facts: Sequence[tuple[str, Mapping[str, Any]]]) -> list[tuple[str, list[tuple[str, str]]]]:
-    """The known facts of each title as texts."""
-    known = [(title, {key: one for key, one in of.items() if one not in (None, "", [], {}, ())}) for title, of in facts]
-    return [
-        (title, [(k, str(v) if isinstance(v, str | int | float) else _json(v)) for k, v in of.items()])
-        for title, of in known
-        if of
-    ]
-
-
-def _files(env: Mapping[str, Any]) -> str:
-    every = map(mapping, listed(env.get("data")))
-    return "\n".join(f"{file.get('name')}, sha256 {file.get('sha256')}" for file in every)
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    shown = [(title, json.dumps(value, indent=2, ensure_ascii=False, default=str)) for title, value in found if value]
+    return [*shown, *((f"Ids of the attacked examples ({len(ids)}, {alike})", ", ".join(ids)) for ids in sets)]

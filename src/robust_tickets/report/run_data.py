@@ -1,7 +1,7 @@
 """What run and attack folders hold, as frozen values. Files only: nothing is loaded that could run.
 
-What is missing in a JSON object or of another type is None or empty. A missing or damaged optional file costs its part of the page and a
-note on it, not the page. Paths in ``arms.json`` must stay inside the run folder.
+A missing or damaged optional file costs its part of the page and a note on it, not the page. Paths in ``arms.json`` must stay inside the
+run folder.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
 from robust_tickets.attack.flags import FIRST
 from robust_tickets.attack.result import FINAL, PART, RESULT, AttackResult, ExampleOutcome
 from robust_tickets.backbone.layout import layout_of
+from robust_tickets.config import build
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import listed, mapping, read_json, sha256_file, within
 from robust_tickets.stages import RUN_FILES, STAGE_FILES, command_of, listing
@@ -37,8 +37,8 @@ class Attack(AttackResult):
     """One attack on one arm."""
 
     key: str = ""  # of the plan within a run; the same for every arm
-    plan: Mapping[str, Any]  # what was asked for, as the stage's key says; empty where the folder does not say
-    texts: tuple[ExampleOutcome, ...]
+    plan: Mapping[str, Any] = field(default_factory=dict)  # what was asked for; empty where the folder does not say
+    texts: tuple[ExampleOutcome, ...] = ()
 
     @property
     def split(self) -> str:
@@ -48,14 +48,13 @@ class Attack(AttackResult):
     @property
     def before(self) -> tuple[str, ...]:
         """The flags shown before the numbers."""
-        pairs = list(zip(self.flags, self.flag_codes, strict=True))
+        pairs = list(zip(self.flags, self.flag_codes, strict=False))
         return tuple(flag for first in FIRST for flag, code in pairs if code == first)
 
     @property
-    def attacked(self) -> int | None:
-        """Examples that were right before; None where the file does not say."""
-        known = {SUCCESS, FAILED} <= self.outcomes.keys()
-        return sum(self.outcomes.get(status, 0) for status in (SUCCESS, FAILED, UNKNOWN)) if known else None
+    def attacked(self) -> int:
+        """Examples that were right before."""
+        return sum(self.outcomes.get(status, 0) for status in (SUCCESS, FAILED, UNKNOWN))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +160,10 @@ def read_run(folder: str | Path, *, hashes: bool = False) -> Run:
     folder, notes = Path(folder), Notes()
     if not (folder / "arms.json").is_file():
         raise no_result(folder)
-    about = _current(folder / "arms.json", 1)
+    about = mapping(read_json(folder / "arms.json"))
+    if about.get("schema", 1) != 1:
+        message = f"{folder / 'arms.json'} has schema {about.get('schema')!r}, this version reads 1"
+        raise TicketsError(message, hint="update the package", code="run.schema")
     config, env = (optional(folder / name, notes) for name in ("config.json", "env.json"))
     task, recipe = mapping(about.get("task")), mapping(config.get("recipe"))
     entries = [mapping(entry) for entry in listed(about.get("arms"))]
@@ -192,22 +194,30 @@ def _arm(folder: Path, entry: Mapping[str, Any], notes: Notes) -> Arm:
     ticket = inside(folder, entry.get("ticket"), notes) or search  # drawn again, or taken from elsewhere
     attacks = [inside(folder, path, notes) for path in listed(entry.get("attacks"))]
     cost = {name: value for stage in (search, train) if stage for name, value in optional(stage / "cost.json").items()}
-    return lenient(
-        Arm,
-        entry,
-        title=str(entry.get("title") or entry.get("name") or "?"),
+    name = str(entry.get("name") or "?")
+    return Arm(
+        name=name,
+        title=str(entry.get("title") or name),
         attacks=tuple(found for path in attacks if path and (found := read_attack(path, notes)) is not None),
         ticket=_ticket(ticket, notes) if ticket else None,
         distances=_distances(search, notes) if search else None,
-        evaluation=_evaluation(train, notes) if train else None,
+        evaluation=_built(Evaluation, train / "evaluation.json", notes) if train else None,
         cost={name: float(value) for name, value in cost.items() if number(value) is not None},
-        tables=_word_tables(search, train, notes),
+        tables=_word_tables(search, train),
+        story=str(entry.get("story") or ""),
+        branch=mapping(entry.get("branch")),
     )
 
 
-def _evaluation(folder: Path, notes: Notes) -> Evaluation | None:
-    found = optional(folder / "evaluation.json", notes)
-    return lenient(Evaluation, found) if number(found.get("accuracy")) is not None else None
+def _built(cls: type[T], path: Path, notes: Notes) -> T | None:
+    """The object in a file, by the fields that the class has; None, and a note, if it is missing or damaged."""
+    try:
+        found = mapping(read_json(path))
+        names = [f.name for f in fields(cls) if f.name in found]  # type: ignore[arg-type]
+        return build(cls, {name: found[name] for name in names}, path.name)  # type: ignore[no-any-return]
+    except TicketsError as problem:
+        notes.append(f"{path.parent.name}/{path.name}: {problem.message}")
+        return None
 
 
 def _ticket(folder: Path, notes: Notes) -> Ticket | None:
@@ -262,26 +272,22 @@ def distances_of(found: Mapping[str, Any]) -> Distances:
     )
 
 
-def _word_tables(search: Path | None, train: Path | None, notes: Notes) -> tuple[WordTable, ...]:
+def _word_tables(search: Path | None, train: Path | None) -> tuple[WordTable, ...]:
     """The word tables of an arm's adversaries, from the files of its stages."""
-    found: list[tuple[str, Mapping[str, Any], Any]] = []  # what they served, the adversary, its resources
-    if search is not None:
-        key = mapping(optional(search / "stage.json").get("key"))
-        adversary, resources = (mapping(mapping(key.get(part)).get("adversary")) for part in ("method", "resources"))
-        found.append(("searched", adversary, resources))
-    if train is not None and (train / "adversary.json").is_file():
-        about = optional(train / "adversary.json", notes)
-        found.append(("trained", about, about.get("resources")))
+    key = mapping(optional(search / "stage.json").get("key")) if search else {}
+    found, resources = (mapping(mapping(key.get(part)).get("adversary")) for part in ("method", "resources"))
+    trained = optional(train / "adversary.json") if train else {}
+    stages = (("searched", found, resources), ("trained", trained, mapping(trained.get("resources"))))
     return tuple(
-        lenient(
-            WordTable,
-            resource,
+        WordTable(
             what=what,
             adversary=str(adversary.get("name", "an adversary")),
+            name=str(resource.get("name", "?")),
+            digest=str(resource.get("digest", "")),
             swappable=number(mapping(adversary.get("coverage")).get("swappable")),
         )
-        for what, adversary, resources in found
-        for resource in map(mapping, mapping(resources).values())
+        for what, adversary, read in stages
+        for resource in map(mapping, read.values())
         if resource
     )
 
@@ -291,46 +297,42 @@ def _word_tables(search: Path | None, train: Path | None, notes: Notes) -> tuple
 
 def read_attack(folder: Path, notes: Notes) -> Attack | None:
     """The attack in a folder; None, and a note, where its result cannot be read."""
-    found = optional(folder / RESULT, notes)
-    if not found:
+    try:
+        found = Attack.load(folder)
+    except TicketsError as problem:
+        notes.append(f"{folder.name}/{RESULT}: {problem.message}")
         return None
     key = mapping(optional(folder / "stage.json").get("key"))
     plan = {**mapping(key.get("plan")), "data": key.get("split")} if key.get("plan") else {}
-    return attack_of(found, plan=plan, texts=_texts(folder / FINAL, len(listed(found.get("ids"))), notes))
+    return replace(found, plan=plan, texts=_texts(found, notes))
 
 
-def attack_of(result: Mapping[str, Any], **given: Any) -> Attack:
-    """An attack from its result.json."""
-    ends, flags, codes = mapping(result.get("intervals")), listed(result.get("flags")), listed(result.get("flag_codes"))
-    given = {"key": "", "plan": {}, "texts": (), "folder": None, "lines": (), **given}
-    given["intervals"] = {str(name): both for name, value in ends.items() if (both := interval(value)) is not None}
-    given["flag_codes"] = tuple(map(str, codes)) if len(codes) == len(flags) else ("",) * len(flags)
-    return lenient(Attack, result, **given)
+def _texts(found: AttackResult, notes: Notes) -> tuple[ExampleOutcome, ...]:
+    try:
+        texts = tuple(found.examples())
+        if all(map(_whole, texts)) and len(texts) == len(found.ids):
+            return texts
+        problem = "lines are missing or damaged"
+    except (TicketsError, TypeError) as error:
+        problem = str(error)
+    notes.append(f"{found.folder and found.folder.name}/{FINAL}: {problem}; its texts are left out")
+    return ()
 
 
-def _texts(path: Path, expected: int, notes: Notes) -> tuple[ExampleOutcome, ...]:
-    if not path.is_file():
-        return ()
-    found = []
-    with open(path, encoding="utf-8", errors="replace") as lines:
-        for line in lines:
-            try:
-                example = lenient(ExampleOutcome, mapping(json.loads(line)))
-            except (ValueError, RecursionError):
-                continue
-            found += [example] if example.status in STATUSES else []
-    if len(found) < expected:
-        lost = f"{expected - len(found)} of {expected} lines are missing or damaged"
-        notes.append(f"{path.parent.name}/{path.name}: {lost}; these texts are left out of comparisons")
-    return tuple(found)
+def _whole(example: ExampleOutcome) -> bool:
+    """Whether the values are of the types that the page works with."""
+    words = (example.id, *example.original, *(example.perturbed or ()), example.error or "")
+    counts = (example.queries, example.words, example.words_changed, example.fell_at or 0, example.similarity or 0)
+    numeric = all(isinstance(value, int | float) for value in counts)
+    return example.status in STATUSES and all(isinstance(word, str) for word in words) and numeric
 
 
 def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
     """One run of all attack folders; the first folder's victim is the baseline."""
     notes, victims = Notes(), dict[tuple[str, str, int], dict[Path, Attack]]()
     for folder in folders:
-        attack = attack_of(_current(folder / RESULT, 1, 2))
-        attack = replace(attack, plan=_plan(attack), texts=_texts(folder / FINAL, len(attack.ids), notes))
+        found = Attack.load(folder)
+        attack = replace(found, plan=_plan(found), texts=_texts(found, notes))
         who = str(attack.model.get("identity", "?")), str(attack.model.get("digest", ""))
         # the same attack twice: on two functions of one name
         same = (i for i in count() if all(attack.plan != a.plan for a in victims.get((*who, i), {}).values()))
@@ -341,14 +343,14 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
         title = f"{name} ({next(iter(attacks)).resolve().name})" if names.count(name) > 1 else name
         arms.append(Arm(name=title, title=title, attacks=tuple(attacks.values())))
     every = [attack for arm in arms for attack in arm.attacks]
-    found, titles = _keyed(arms)
+    keyed, titles = _keyed(arms)
     first, data = every[0], [mapping(file).get("name") for one in every for file in listed(one.env.get("data"))]
     what = next(iter(titles.values())) if len(titles) == 1 else f"{len(titles)} attacks"
     files = [(f"{folder.resolve().name}/{name}", folder / name) for folder in folders for name in (RESULT, FINAL)]
     return Run(
         name=folders[0].resolve().name,
         title=f"{what} on {arms[0].title if len(arms) == 1 else f'{len(arms)} victims'}",
-        arms=found,
+        arms=keyed,
         baseline=arms[0].name,
         task={
             "name": ", ".join(dict.fromkeys(map(str, filter(None, data)))),
@@ -365,20 +367,13 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
     )
 
 
-def _plan(attack: Attack) -> Mapping[str, Any]:
+def _plan(attack: AttackResult) -> Mapping[str, Any]:
     """The identity of an attack's settings; the same for every victim."""
-    settings: dict[str, Any] = {
-        name: getattr(attack, name) for name in ("compat", "scoring", "temperature", "precision")
-    }
-    settings["temperature"] = "calibrated" if attack.calibration else attack.temperature
-    usual = (None, "", "probability", 0, 1)
-    return {
-        "attack": {"name": attack.attack, **{name: value for name, value in settings.items() if value not in usual}},
-        "query_budget": attack.query_budget,
-        "data": attack.task.get("digest"),
-        "ids": attack.ids,
-        "rules": attack.constraints,
-    }
+    asked: dict[str, Any] = {"compat": attack.compat, "scoring": attack.scoring, "precision": attack.precision}
+    asked["temperature"] = "calibrated" if attack.calibration else attack.temperature
+    own = {name: value for name, value in asked.items() if value not in (None, "probability", 1)}
+    rest = {"query_budget": attack.query_budget, "data": attack.task.get("digest"), "rules": attack.constraints}
+    return {"attack": {"name": attack.attack, **own}, "ids": attack.ids, **rest}
 
 
 # --- several attacks of one name
@@ -450,15 +445,6 @@ def no_result(folder: Path) -> TicketsError:
     return TicketsError(message, hint="`tickets ls runs` lists the runs here", code="run.folder")
 
 
-def _current(path: Path, *known: int) -> Mapping[str, Any]:
-    """A JSON object of a schema that this version reads."""
-    found = mapping(read_json(path))
-    if found.get("schema", 1) not in known:
-        message = f"{path} has schema {found.get('schema')!r}, this version reads {' and '.join(map(str, known))}"
-        raise TicketsError(message, hint="update the package, or run it again", code="run.schema")
-    return found
-
-
 def inside(folder: Path, path: Any, notes: Notes) -> Path | None:
     """A folder that ``arms.json`` names; None, and a note, where it is missing or outside the run folder."""
     if not path:
@@ -503,43 +489,3 @@ def finite(value: Any) -> float:
 def interval(value: Any) -> Interval | None:
     ends = [number(end) for end in value] if isinstance(value, list | tuple) else []
     return (ends[0], ends[1]) if len(ends) == 2 and None not in ends else None  # type: ignore[return-value]
-
-
-def lenient(cls: type[T], found: Mapping[str, Any], **given: Any) -> T:
-    """An instance of ``cls`` from a JSON object; what is of another type is None, or empty in a field that has no None."""
-    readers: Mapping[str, Callable[[Any], Any]] = _readers(cls)  # type: ignore[arg-type]
-    return cls(**{name: read(found.get(name)) for name, read in readers.items() if name not in given}, **given)
-
-
-@cache
-def _readers(cls: type) -> dict[str, Callable[[Any], Any]]:
-    return {name: _reader(hint) for name, hint in get_type_hints(cls).items()}
-
-
-def _reader(hint: Any) -> Callable[[Any], Any]:
-    """How a field of a type is read."""
-    origin, args = get_origin(hint), get_args(hint)
-    if hint is Any:
-        return lambda value: value
-    if origin is UnionType:
-        return _known(args[0])
-    read, empty = _known(hint), dict if origin is Mapping else origin or hint
-    return lambda value: empty() if (known := read(value)) is None else known
-
-
-def _known(hint: Any) -> Callable[[Any], Any]:
-    """How a value of a type is read; None where it is of another one."""
-    origin, args = get_origin(hint), get_args(hint)
-    if hint is float:
-        return number
-    if hint is int:
-        return lambda value: None if number(value) is None else int(value)
-    if origin is tuple and args[-1] is not Ellipsis:
-        return interval
-    if origin is tuple:
-        inner = _reader(args[0])
-        return lambda value: tuple(map(inner, listed(value)))
-    if origin is Mapping:
-        inner = _reader(args[1])
-        return lambda value: {str(key): inner(one) for key, one in mapping(value).items()}
-    return lambda value: None if value is None else str(value)

@@ -34,12 +34,11 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """What a reader sees, the value behind it, a second line, and the numbers of the notes about it."""
+    """What a reader sees, the value behind it, and a second line."""
 
     text: str
     value: float | None = None
     below: str = ""
-    notes: tuple[int, ...] = ()
 
     @property
     def line(self) -> str:
@@ -53,7 +52,8 @@ class Row:
     name: str
     cells: tuple[Cell, ...]
     small: str = ""
-    anchor: str = ""  # of the part of the page that has its notes
+    notes: tuple[int, ...] = ()  # numbers of the notes about it
+    anchor: str = ""  # of the part of the page that has them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,10 @@ def arms_table(run: Run, attack: str | None, anchor: str = "") -> Table:
     caption += f" Under a number its 95{numbers.GLUE}% interval."
     caption += " A raised number is that of a note above." if any(one.flags for one in found) else ""
     tests = contest(run, attack)
-    rows = tuple(Row(name=arm.title, cells=_cells(run, arm, attack, tests), anchor=anchor) for arm in run.arms)
+    rows = tuple(
+        Row(name=arm.title, cells=_cells(run, arm, attack, tests), notes=cited(run, attack, arm), anchor=anchor)
+        for arm in run.arms
+    )
     return Table(caption=caption, label=f"{run.title}: results, {title}", first="arm", columns=COLUMNS, rows=rows)
 
 
@@ -248,7 +251,7 @@ def _cells(run: Run, arm: Arm, attack: str | None, tests: Contest) -> tuple[Cell
     adjusted = f"adj. {numbers.p_value(pair.adjusted)}" if pair and pair.of > 1 else ""
     return (
         Cell(text=numbers.percent(arm.clean), value=arm.clean, below=numbers.brief(interval)),
-        *attack_cells(found, cited(run, attack, arm)),
+        *attack_cells(found),
         Cell(text=numbers.amount(size), value=size),
         Cell(text=numbers.amount(flops), value=flops, below=fewer),
         Cell(text=numbers.seconds(time), value=time),
@@ -256,8 +259,8 @@ def _cells(run: Run, arm: Arm, attack: str | None, tests: Contest) -> tuple[Cell
     )
 
 
-def attack_cells(found: Attack | None, notes: Mapping[str, tuple[int, ...]] | None = None) -> tuple[Cell, ...]:
-    """The cells of one attack's measures; ``notes``: numbers of the notes about them."""
+def attack_cells(found: Attack | None) -> tuple[Cell, ...]:
+    """The cells of one attack's measures."""
     cells = []
     for key, (write, digits) in MEASURED.items():
         name, below = key.removesuffix("_attacked"), ""
@@ -266,7 +269,7 @@ def attack_cells(found: Attack | None, notes: Mapping[str, tuple[int, ...]] | No
             continue
         if (ends := found.intervals.get(name)) and name != "queries":
             below = f"{ends[0]:.{digits}f}–{ends[1]:.{digits}f}"
-        if name == "suc" and found.attacked is not None:
+        if name == "suc":
             below = f"{below}\nof {found.attacked}".strip()
-        cells.append(Cell(text=write(value), value=value, below=below, notes=(notes or {}).get(key, ())))
+        cells.append(Cell(text=write(value), value=value, below=below))
     return tuple(cells)

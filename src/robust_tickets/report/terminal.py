@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from robust_tickets.attack.examples import how, short_of
+from robust_tickets.attack.result import AttackResult
 from robust_tickets.progress import clean
 from robust_tickets.report import format as numbers
-from robust_tickets.report.run_data import Run, attack_of
+from robust_tickets.report.run_data import Attack, Run
 from robust_tickets.report.tables import (
     COLUMNS,
     MEASURED,
@@ -102,21 +104,20 @@ def _attack_figures(run: Run, key: str) -> list[dict[str, object] | None]:
     return rows
 
 
-def attack_table(result: Mapping[str, Any]) -> RichTable:
-    """One attack's result.json."""
+def attack_table(result: AttackResult) -> RichTable:
+    """One attack."""
     from rich.text import Text
 
-    found, task = attack_of(result), result["task"]
-    row = Row(name=found.attack, cells=attack_cells(found))
+    found, task = Attack(**{f.name: getattr(result, f.name) for f in fields(result)}), result.task
     columns = tuple(column for column in COLUMNS if column.key in MEASURED)
+    row = Row(name=found.attack, cells=attack_cells(found))
     table = rich_table(Table(caption="", label="", first="attack", columns=columns, rows=(row,)), [row.name])
     table.columns[0].no_wrap = False  # a long name is folded, numbers never are
-    which = how(found.subset, found.seed, task["labels"], task["by_class"], task["rows"]) if "by_class" in task else ""
     many = [
         numbers.plural(len(found.ids), "example"),
         f"{found.attacked} of them attacked",
         f"{found.errors} failed" if found.errors else "",
-        which or f"seed {found.seed}",
+        how(found.subset, found.seed, task["labels"], task["by_class"], task["rows"]),
         short_of(task.get("asked"), len(found.ids)),
     ]
     table.title, table.title_justify = Text(clean("\n".join([*found.before, ", ".join(filter(None, many))]))), "left"

@@ -286,57 +286,40 @@ def _word_tables(run: Run, arm: Arm) -> list[str]:
     return sentences
 
 
-ACCURACIES = ("clean_attacked", "aua", "suc")
-CONCERNS: Mapping[str, tuple[str, ...]] = {  # code of a flag → the cells it is about; any other: accuracy under attack
-    **dict.fromkeys(("below-chance", "failed-examples", "few-examples", "one-class", "one-answer"), ACCURACIES),
-    **dict.fromkeys(("first-rows", "seen-in-training", "errors"), ACCURACIES),
-    **dict.fromkeys(("query-budget", "compat"), ("aua", "suc", "queries")),
-    **dict.fromkeys(("substitute", "constraint-dropped"), ("aua", "suc", "perturbed", "similarity")),
-}
-
-
-def cited(run: Run, attack: str | None, arm: Arm) -> dict[str, tuple[int, ...]]:
-    """The numbers of the warnings about each cell."""
-    notes: dict[str, dict[int, None]] = {}
-    if attack is not None and (found := arm.attack(attack)) is not None and found.flags:
-        numbered = warnings(run)
-        for flag, code in zip(found.flags, found.flag_codes, strict=True):
-            for cell in CONCERNS.get(code, ("aua", "suc")):
-                notes.setdefault(cell, {})[numbered.index(flag_sentence(run, attack, flag)) + 1] = None
-    return {cell: tuple(found) for cell, found in notes.items()}
+def cited(run: Run, attack: str | None, arm: Arm) -> tuple[int, ...]:
+    """The numbers of the warnings about an attack on an arm."""
+    if attack is None or (found := arm.attack(attack)) is None or not found.flags:
+        return ()
+    numbered = warnings(run)
+    return tuple(numbered.index(flag_sentence(run, attack, flag)) + 1 for flag in dict.fromkeys(found.flags))
 
 
 # --- how it was attacked
 
 
-def conditions(run: Run, attack: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Rules, scoring and texts of one attack: those of every arm, and by title those that differ."""
-    by_arm = {arm.title: _conditions(found) for arm in run.arms if (found := arm.attack(attack)) is not None}
-    every = [part for part in next(iter(by_arm.values()), []) if all(part in parts for parts in by_arm.values())]
-    differ = {title: [part for part in parts if part not in every] for title, parts in by_arm.items()}
-    return every, {title: parts for title, parts in differ.items() if parts}
+def conditions(run: Run, attack: str) -> dict[tuple[str, ...], list[str]]:
+    """Rules, scoring and texts of one attack, with the titles of the arms that were so attacked."""
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for arm in run.arms:
+        if (found := arm.attack(attack)) is not None:
+            groups.setdefault(_conditions(found), []).append(arm.title)
+    return groups
 
 
-def _conditions(found: Attack) -> list[str]:
+def _conditions(found: Attack) -> tuple[str, ...]:
     task, fit, budget = found.task, mapping(found.calibration), found.query_budget
-    rules = f"by the rules of {found.compat}" if found.compat else ""
-    rules = rules or (f"by this package's own rules, written from {found.semantics}" if found.semantics else "")
-    heat = f"temperature {found.temperature:g}"
-    if fit.get("fitted"):
-        heat += f", calibrated on {fit.get('n')} rows of {fit.get('split')}"
     names = [str(name) for name in listed(task.get("labels"))]
     counts = [int(count) for count in listed(task.get("by_class")) if number(count) is not None]
     rows, asked = (int(value) if (value := number(task.get(key))) is not None else None for key in ("rows", "asked"))
     subset = how(found.subset, found.seed, names, counts, rows)
     parts = [
-        rules,
-        f"scored by {found.scoring}" if found.scoring else "",
-        heat if found.temperature else "",
+        f"by the rules of {found.compat}" if found.compat else f"by own rules, written from {found.semantics}",
+        f"scored by {found.scoring}",
+        f"temperature {found.temperature:g}",
+        f"calibrated on {fit.get('n')} rows of {fit.get('split')}" if fit.get("fitted") else "",
         f"texts: {subset}" if subset else "",
         short_of(asked, len(found.ids)),
         f"at most {budget} queries a text" if budget else "no query budget",
+        *(f"substitute {kind}: {used.get('name')}" for kind, used in found.resources.items() if used.get("substitute")),
     ]
-    substitutes = [
-        f"substitute {kind}: {used.get('name')}" for kind, used in found.resources.items() if used.get("substitute")
-    ]
-    return [*filter(None, parts), *substitutes]
+    return tuple(filter(None, parts))
