@@ -19,7 +19,6 @@ from robust_tickets.files import check_writable
 from robust_tickets.progress import duration, say, warn
 from robust_tickets.progress import seconds as in_seconds
 from robust_tickets.report.format import NONE
-from robust_tickets.report.tables import plain_table, to_terminal
 from robust_tickets.reproduce import published as papers
 from robust_tickets.reproduce.arms import printed_as
 from robust_tickets.reproduce.job import Flavour, Job
@@ -243,6 +242,8 @@ def contents(paper: str | None) -> Answer:
 
 def as_published(table: Table) -> Answer:
     """One table with its notes and what is found against its numbers."""
+    from robust_tickets.report.tables import plain_table, to_terminal
+
     cells, paper = papers.cells(table.id), papers.paper(table.paper)
     notes = [*table.notes, *papers.summary(table.id)]
     metrics = {column.metric: papers.METRICS[column.metric] for column in table.columns}
@@ -325,6 +326,8 @@ class Planned:
 
     def show(self, console: Console) -> None:
         """The same in the terminal, with a line for each arm."""
+        from robust_tickets.report.tables import plain_table, to_terminal
+
         for line in self.lines():
             _line(console, line)
         rows = [
