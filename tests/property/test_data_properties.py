@@ -297,4 +297,4 @@ def test_the_first_is_named_by_line_and_label(tmp_path: Path) -> None:
     path.write_text("text,label\n" + "\n".join(lines) + "\n")
     for task in (load_task(path), load_task(path, max_rows=1)):
         (found,) = (warning for warning in task.warnings if "more than one label" in warning)
-        assert re.search(r"2 rows, .*line 9 of \w+ \(good\) and line 42 of \w+ \(bad\)", found)
+        assert re.search(r"2 rows, .*line 9 of \w+ \(good\), line 42 of \w+ \(bad\)", found)

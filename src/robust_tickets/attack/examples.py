@@ -97,7 +97,7 @@ def classes_of(
     if task is None:
         return None
     found = match(tuple(task), model, "the data", label_map=label_map, by_id=False)
-    unmatched = [*found.idle, *(label for label in task if label not in found.ids)]
+    unmatched = [*(set(label_map or ()) - {*task}), *(label for label in task if label not in found.ids)]
     if unmatched:
         raise TicketsError(
             f"{unmatched[0]!r} is not a label of both: the data has {', '.join(task)}, the classifier {', '.join(model)}",

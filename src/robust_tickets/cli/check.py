@@ -170,8 +170,8 @@ def measured(run: str) -> Iterator[Measured]:
             constant = ((ONE_ANSWER, f"one answer: the model gives every row the class {only}"),) if only else ()
             for attack in arm.attacks:
                 values = {measure: getattr(attack, measure) for measure in MEASURES} | whole
-                known = () if ONE_ANSWER in attack.flag_codes else constant
-                flags = (*zip(attack.flag_codes, attack.flags, strict=True), *known)
+                more = () if ONE_ANSWER in attack.flag_codes else constant
+                flags = (*zip(attack.flag_codes, attack.flags, strict=True), *more)
                 yield Measured(name, attack.attack, values, {**ends, **attack.intervals}, flags)
             if not arm.attacks:  # all that is known of it is its accuracy
                 clean = {"clean": whole.get("clean_full"), **whole}

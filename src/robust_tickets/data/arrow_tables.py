@@ -31,7 +31,7 @@ from robust_tickets.cache import cache_place, cached, read_report, write_report
 from robust_tickets.classifier.encode import clean
 from robust_tickets.classifier.tokenizer import digest_of, tokenised
 from robust_tickets.config import digest
-from robust_tickets.data.readers import BROKEN_UTF8, Rows
+from robust_tickets.data.readers import BROKEN_UTF8, Record, Rows
 from robust_tickets.data.schema import few, label_text
 from robust_tickets.data.task import Split
 from robust_tickets.errors import FAILED, TicketsError
@@ -49,17 +49,6 @@ MOST_LABELS = 1000  # more values than that and the column is no label
 MOST_LISTED = 100_000  # bad rows listed with their place; all are counted
 NUMBERS = {"code": "int32", "record": "int64", "line": "int64", "key": "uint64", "content": "uint64", "length": "int32"}
 SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reading:
-    """How a source is read; part of the cache key."""
-
-    texts: tuple[str, ...]
-    label: str
-    where: tuple[str, str] | None = None
-    # also empty texts, NUL, and broken UTF-8 as a classifier reads it: rows to attack, not to train on
-    any_text: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,16 +150,24 @@ def _batch(rows: Sequence[tuple[Any, ...]], width: int) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def convert(rows: Rows, reading: Reading) -> Converted:
-    """Read ``rows`` once, keep what is good, count and list what is not. Done before: found in the cache."""
-    source = rows.title, rows.key()
+def convert(
+    rows: Rows, texts: tuple[str, ...], label: str, where: tuple[str, str] | None = None, any_text: bool = False
+) -> Converted:
+    """Read the columns of texts and label once, keep what is good, count and list what is not. Done before: found in the cache.
+
+    ``where``: only rows with this value in this column are read. ``any_text``: also empty texts, NUL, and broken UTF-8 as a classifier
+    reads it, which are rows to attack, not to train on.
+    """
+    source, reading = (rows.title, rows.key()), {"texts": texts, "label": label, "where": where, "any_text": any_text}
     name = digest({"format": FORMAT, "content": source[1], "kind": type(rows).__name__, "reading": reading})[:40]
     report, place = cached(read_report, "data", f"{name}.json")
     path = place.with_suffix(".arrow")
     if report is None:
+        wanted = (*texts, label, *(where[:1] if where else ()))
+        records = (one for one in rows.records(wanted) if not where or one.problem or one.values[-1] == where[1])
         try:
             with part_of(path) as part:
-                report = _write(part, rows, reading)
+                report = _write(part, rows, records, len(texts), any_text)
                 os.replace(part, path)
             report = write_report(place, report, path)
         except OSError as problem:
@@ -180,24 +177,22 @@ def convert(rows: Rows, reading: Reading) -> Converted:
     return Converted(path=path, source=source, **kept)
 
 
-def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
+def _write(path: Path, rows: Rows, records: Iterator[Record], width: int, any_text: bool) -> dict[str, Any]:
     """Write the good rows, some at a time; the report on all of them."""
     import pyarrow as pa
 
-    width, held, size = len(reading.texts), list[tuple[Any, ...]](), 0
-    codes, bad, count = dict[str, int](), list[tuple[int, str]](), Counter(rows=0, records=0, bad_count=0, mended=0)
+    held, size, codes, bad = list[tuple[Any, ...]](), 0, dict[str, int](), list[tuple[int, str]]()
+    count = Counter(rows=0, records=0, bad_count=0, mended=0)
     with (
         track(f"reading {Path(rows.name).name} (about as many kB)", rows.size // 1000) as bar,
         pa.OSFile(str(path), "wb") as sink,
         pa.ipc.new_file(sink, _schema(width)) as writer,
     ):
-        for line, values, problem in rows.records((*reading.texts, reading.label, *(reading.where or ())[:1])):
-            if reading.where and not problem and values[-1] != reading.where[1]:
-                continue
+        for line, values, problem in records:
             count["records"] += 1
             texts, label = values[:width], ""
             if not problem:
-                texts, label, problem = _checked(texts, values[width], reading.any_text)
+                texts, label, problem = _checked(texts, values[width], any_text)
             if problem:
                 count["bad_count"] += 1
                 bad += [(line, problem)] if len(bad) < MOST_LISTED else []
@@ -207,9 +202,7 @@ def _write(path: Path, rows: Rows, reading: Reading) -> dict[str, Any]:
             held.append(_row(texts, codes.setdefault(label, len(codes)), count["records"] - 1, line))
             size += held[-1][-1]
             if len(codes) > MOST_LABELS:
-                message = (
-                    f"{rows.name}: the label column {reading.label!r} has more than {MOST_LABELS} different values"
-                )
+                message = f"{rows.name}: the label column has more than {MOST_LABELS} different values"
                 hint = f"is another column the label? columns: {few(rows.columns)}"
                 raise TicketsError(message, hint=hint, code="data.too_many_labels")
             if len(held) >= BATCH_ROWS or size >= BATCH_CHARACTERS:

@@ -1,19 +1,8 @@
 """Batches of a split: their order, the widths they are padded to, and a thread that makes them ahead.
 
 Rows are shuffled, cut into pools of some batches, sorted by length inside a pool and cut into batches, whose order is shuffled again:
-padding is rare, and every row comes exactly once an epoch. The order costs two integers a row; texts are read per batch. A token table
-changes neither the order nor a single number; ``widths`` adds padding, so that there are few shapes.
-
-A view is another wording of each text (``View``). It is made and tokenised with its batch, by a generator of the seed, the epoch and the
-row: nothing is stored, and it depends neither on the batches before nor on how far ahead they are made.
-
-With a token table the widths are chosen from the data: ``best`` minimises the padded tokens of an epoch plus a price for each width,
-exactly, over the widths of a grid. Without one, nothing is known of the lengths: ``steps``.
-
-The thread sleeps while ``depth`` batches lie ready. What fails there is raised here, where the batch would have come. Closing the
-generator stops the thread; whoever leaves a loop over it early closes it (``contextlib.closing``), for a traceback keeps it alive.
-Pinning allocates memory through the driver from the thread: a graph captured meanwhile needs
-``torch.cuda.graph(capture_error_mode="thread_local")``, for the default refuses what any thread does.
+padding is rare, and every row comes exactly once an epoch. A token table changes neither the order nor a single number; ``widths`` adds
+padding, so that there are few shapes. A view is made with its batch, by a generator of the seed, the epoch and the row: nothing is stored.
 """
 
 from __future__ import annotations
@@ -112,7 +101,10 @@ def steps(longest: int) -> tuple[int, ...]:
 def best(
     maxima: Sequence[int], rows: Sequence[int], longest: int, most: int = MOST, price: float = PRICE
 ) -> tuple[int, ...]:
-    """At most ``most`` widths for batches with these longest rows (``maxima``) and numbers of rows."""
+    """At most ``most`` widths for batches with these longest rows (``maxima``) and numbers of rows.
+
+    They minimise, exactly, the padded tokens of an epoch plus a price for each width, over the widths of a grid.
+    """
     if len(maxima) == 0:
         return (longest,)
     grid = np.array(ladder(GRID, longest))
@@ -234,7 +226,12 @@ PATIENCE = 0.02  # seconds between two looks at whether the thread has left
 
 
 def prefetched(batches: Iterable[Batch], depth: int = DEPTH, pin: bool = False) -> Generator[Batch]:
-    """The same batches, up to ``depth`` of them made ahead; ``pin``: in pinned memory."""
+    """The same batches, up to ``depth`` of them made ahead; ``pin``: in pinned memory.
+
+    What fails there is raised here, where the batch would have come. Closing the generator stops the thread; whoever leaves a loop over it
+    early closes it (``contextlib.closing``), for a traceback keeps it alive. Pinning allocates memory through the driver from the thread:
+    a graph captured meanwhile needs ``torch.cuda.graph(capture_error_mode="thread_local")``, for the default refuses what any thread does.
+    """
     ready: Queue[Batch | None] = Queue(depth)  # None: there are no more
     leave, problems = Event(), list[BaseException]()
 
@@ -280,11 +277,10 @@ def batches_of(
 ) -> Batches:
     """Batches of the task's training split, as ``clf`` reads them: shuffled, or in the order of the file.
 
-    ``reads`` is how many batches the run will read: about an epoch of them, and the split is tokenised once and kept;
-    fewer (or not known), and texts are tokenised as they come, unless their tokens are kept already. ``widths`` pads to
-    one of a few widths, not to the longest, and in a long run sorts pools by tokens; so it is done on a GPU, whichever
-    engine runs there, so that the eager one stays the others' reference. A short run is not sorted by tokens even where
-    they are kept: what it learns must not depend on who filled the cache before.
+    ``reads`` is how many batches the run will read: about an epoch of them, and the split is tokenised once and kept; fewer (or not known),
+    and texts are tokenised as they come, unless their tokens are kept already. ``widths`` pads to one of a few widths, and in a long run
+    sorts pools by tokens; so it is done on a GPU, whichever engine runs there. A short run is not sorted by tokens even where they are
+    kept: what it learns must not depend on who filled the cache before.
     """
     batches = Batches(
         split=task.train,

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 
 from robust_tickets.data.schema import few
-from robust_tickets.data.source import ALL
 from robust_tickets.data.task import BadRow, Split, Task
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
@@ -18,6 +17,7 @@ from robust_tickets.progress import say, warn
 from robust_tickets.stages import BAD_ROWS as NAME
 from robust_tickets.stages import BAD_ROWS_KEPT as MOST
 
+MOST_PLACES = 8  # of a text, in a warning
 FEWEST = 30  # rows of a test split below which a percentage says little: one row is over three points
 HEAD = ("file", "row", "reason")
 SHOWN = 100  # bad rows on the page
@@ -38,7 +38,7 @@ def look(
             notes.append(f"classes, with their rows in {name}: {few(shown)}")
         if not all(counts):
             absent = few([label for label, count in zip(names, counts, strict=True) if not count])
-            warnings.append(f"{_called(name)} has no row of the class(es) {absent}")
+            warnings.append(f"{name}: no row of the class(es) {absent}")
     if train not in splits:
         notes.append(f"no {train} split here: this task can be evaluated and attacked, not trained")
     if test not in splits:
@@ -59,7 +59,7 @@ def look(
         if shared := int(np.isin(tested, splits[name].keys).sum()):
             warnings.append(f"{shared} of {len(tested)} rows of {test} have a text that is also in {name}, {effect}")
     if len(tested) < FEWEST:
-        warnings.append(f"{_called(test)} has only {len(tested)} rows: differences between models will hardly show")
+        warnings.append(f"{test}: only {len(tested)} rows, so that differences between models will hardly show")
     return notes, warnings
 
 
@@ -70,31 +70,18 @@ def two_labels(splits: Sequence[Split], names: Sequence[str]) -> list[str]:
     """
     none = np.zeros(0, dtype=np.uint64)
     keys, labels = (np.concatenate([none, *parts]) for parts in ([s.keys for s in splits], [s.labels for s in splits]))
-    order = np.lexsort((labels, keys))
-    again = (keys[order][1:] == keys[order][:-1]) & (labels[order][1:] != labels[order][:-1])
-    clashing = np.unique(keys[order][1:][again])
-    if not len(clashing):
+    pairs = np.unique(np.stack([keys, labels.astype(np.uint64)]), axis=1)
+    texts, count = np.unique(pairs[0], return_counts=True)
+    rows = np.isin(keys, texts[count > 1])
+    if not rows.any():
         return []
-    rows = np.flatnonzero(np.isin(keys, clashing))
-    first = rows[0]
-    other = next(row for row in rows if keys[row] == keys[first] and labels[row] != labels[first])
-    where = " and ".join(_place(splits, int(row), names) for row in (first, other))
-    return [f"texts under more than one label, on which no model can be right: {len(rows)} rows, the first in {where}"]
-
-
-def _place(splits: Sequence[Split], row: int, names: Sequence[str]) -> str:
-    """Where a row of all of the splits together stands in its source, and its label."""
-    for split in splits:
-        if row < len(split):
-            line = split.table.numbers("line")[split.rows[row]]
-            return f"line {line} of {split.name} ({few([names[split.labels[row]]])})"
-        row -= len(split)
-    raise IndexError(row)
-
-
-def _called(name: str) -> str:
-    """A lone file that is taken whole has no splits."""
-    return "the file" if name == ALL else name
+    places = [
+        f"line {split.table.numbers('line')[split.rows[i]]} of {split.name} ({few([names[split.labels[i]]])})"
+        for split in splits
+        for i in np.flatnonzero(split.keys == keys[rows][0])
+    ]
+    where = ", ".join(places[:MOST_PLACES])
+    return [f"texts under more than one label, on which no model can be right: {rows.sum()} rows, the first in {where}"]
 
 
 def write_bad_rows(folder: Path, tasks: Iterable[Task]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from robust_tickets.data import splits as divide
-from robust_tickets.data.arrow_tables import MOST_LISTED, Converted, Reading, convert, open_table
+from robust_tickets.data.arrow_tables import MOST_LISTED, Converted, convert, open_table
 from robust_tickets.data.diagnostics import look, two_labels
 from robust_tickets.data.readers import BROKEN_UTF8, Rows, to_utf8
 from robust_tickets.data.schema import check, choose, few, match, order
@@ -151,8 +151,7 @@ class Loading:
             if columns is not None:
                 self.columns = self.columns or columns
                 where = self.spec.where if self.spec and not self.given.data else None  # of the package's own file
-                reading = Reading(texts=columns[0], label=columns[1], where=where, any_text=self.any_text)
-                pairs = [(rows, convert(rows, reading)) for rows in files]
+                pairs = [(rows, convert(rows, *columns, where, self.any_text)) for rows in files]
                 if not self.spec or not all(done.rows and set(done.values) == {self.spec.missing} for _, done in pairs):
                     found[name] = pairs
                     continue

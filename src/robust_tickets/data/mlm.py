@@ -1,11 +1,8 @@
 """Masked language modelling: unlabelled text of a file, a folder, the Hub or a task, in masked batches of blocks.
 
-A document is a line of a .txt file, a row of a table (the column ``text``, or the only one), a text or pair of a task. A corpus is read
-again whenever it is asked for its texts, one at a time; its digest depends on what it holds, not on where that lies.
-
-Documents are tokenised without special tokens, each is followed by the separator, the stream is cut into pieces, and each piece becomes
-``[CLS] piece [SEP]``: a block of exactly ``block`` tokens, special ones included. The last, shorter piece is dropped. Blocks are made
-once, streaming, and kept in the user's cache under the hash of the texts, the tokenizer and the length; then they are memory-mapped.
+A document is a line of a .txt file, a row of a table (the column ``text``, or the only one), a text or pair of a task. Documents are
+tokenised without special tokens, each is followed by the separator, the stream is cut into pieces, and each piece becomes ``[CLS] piece
+[SEP]``: a block of exactly ``block`` tokens. The last, shorter piece is dropped.
 
 Of the tokens that are not special, each is chosen with ``probability``. Of the chosen, a share becomes the mask token, a share another
 word at random, and the rest stays as it is (BERT: 15 %, of which 80 / 10 / 10); the label of a chosen token is what it was, of any other
@@ -104,7 +101,11 @@ def _of_hub(hub_id: str, config: str, column: str) -> Corpus:
 
 
 def _corpus(name: str, content: Sequence[Any], rows: Sequence[Rows], column: str) -> Corpus:
-    columns = [_column(one, column) for one in rows]
+    columns = [column or ("text" if len(one.columns) > 1 else one.columns[0]) for one in rows]
+    for one, wanted in zip(rows, columns, strict=True):
+        if wanted not in one.columns:
+            message = f"{one.name}: which column holds the text? columns: {', '.join(one.columns)}"
+            raise TicketsError(message, hint="name it: corpus_column=…", code="corpus.column")
 
     def texts() -> Iterator[Text]:
         for one, wanted in zip(rows, columns, strict=True):
@@ -114,14 +115,6 @@ def _corpus(name: str, content: Sequence[Any], rows: Sequence[Rows], column: str
                     yield ("", wrong) if wrong else (values[0], "")
 
     return Corpus(name=name, digest=digest(content), size=sum(one.size for one in rows), texts=texts)
-
-
-def _column(rows: Rows, column: str) -> str:
-    wanted = column or ("text" if "text" in rows.columns else rows.columns[0] if len(rows.columns) == 1 else "")
-    if wanted not in rows.columns:
-        message = f"{rows.name}: which column holds the text? columns: {', '.join(rows.columns)}"
-        raise TicketsError(message, hint="name it: corpus_column=…", code="corpus.column")
-    return wanted
 
 
 IGNORED = -100  # what losses pass over

@@ -1,13 +1,10 @@
 """The columns of text and label, and the class of each label value.
 
-Columns are inferred where their names leave one reading, else asked for. The order of classes never depends on the order of rows.
-Values 0..C-1 are ids. Other whole or decimal numbers (stars 1..5) are names in numeric order. Anything else is a name, in sorted order.
-``labels=`` fixes the order: it lists the names themselves, or gives names to the ids 0..C-1. Where they are the classes of a model that
-is only asked about these rows (``by_id=False``), ids mean them only if nobody named them (LABEL_0, LABEL_1, …) or a label map says so.
+Values 0..C-1 are ids. Other whole or decimal numbers (stars 1..5) are names in numeric order. Anything else is a name, in sorted order,
+whatever the order of rows. ``labels=`` fixes the order: it lists the names themselves, or gives names to the ids 0..C-1.
 
 Equal numbers are one class however they are written: 1, 1.0 and 01 are the class ``1``. JSON's true and false are the classes ``true``
-and ``false``, never 1 and 0. Names that differ in case only stay two classes; NA, nan, None and null are names too, because a class may
-really be called so: an empty field is what marks a missing label.
+and ``false``. NA, nan, None and null are names, because a class may really be called so: an empty field is what marks a missing label.
 """
 
 from __future__ import annotations
@@ -32,14 +29,9 @@ TEXTS = {
     "question",
 }  # fmt: skip
 PAIRS = (
-    ("premise", "hypothesis"),
-    ("sentence1", "sentence2"),
-    ("question1", "question2"),
-    ("question", "sentence"),
-    ("question", "answer"),
-    ("text1", "text2"),
-    ("text_a", "text_b"),
-)
+    ("premise", "hypothesis"), ("sentence1", "sentence2"), ("question1", "question2"), ("question", "sentence"), ("question", "answer"),
+    ("text1", "text2"), ("text_a", "text_b"),
+)  # fmt: skip
 IDS = frozenset(["", "id", "idx", "index", "guid", "unnamed: 0", "row"])
 LONGEST_NAME = 80  # characters; a longer first field is a text, not a column's name
 SHOWN, CUT = 8, 40  # names in a message, and characters of a name there
