@@ -19,7 +19,7 @@ from robust_tickets.report.format import GLUE, merged
 from robust_tickets.reproduce.aggregate import Against, standings
 from robust_tickets.reproduce.claims import judge, sentence
 from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all
-from robust_tickets.reproduce.page import PARTS, answer, board, left_of, make, strip, write_page
+from robust_tickets.reproduce.page import PARTS, answer, board, left_of, make, strips, write_page
 
 
 class Page(HTMLParser):
@@ -243,7 +243,7 @@ SPAN = f"{GLUE}to{GLUE}+"  # of an interval above 0
 def test_no_accuracy_is_below_zero() -> None:
     """Three runs far apart have an interval that begins there."""
     rows = standings(judging.arm("finetune", {"textfooler-real": (2, 20, 60)}))
-    drawn = strip(rows, Against(name="textfooler-real"))
+    drawn = strips(rows)[0]
     shown = str(PARTS.board(board(rows[0].key, rows)))
     assert "0.0–50.5" in shown
     assert not [part for part in (str(drawn), shown) if "−" in part]

@@ -154,7 +154,7 @@ EPOCH, LENGTH = Axis("epoch"), Axis("epochs of training")
 MAIN = ("textfooler-real", "textfooler-substitute")
 MOST = 60  # points of a line; a longer trace is thinned evenly
 MEASURES = {"R": "R, the mean chance of a gate to be open, %", "exact": "gates at exactly 0 or 1, %"}
-Points = list[tuple[float | None, Reading]]  # places along the axis; none where the swept setting does not apply
+Points = list[tuple[float | None, Reading]]  # by place along the axis; none where the swept setting does not apply
 Lines = Mapping[str, tuple[int, Points]]  # by name: the number that gives colour, marker and dash, and the points
 
 

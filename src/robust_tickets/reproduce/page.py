@@ -19,7 +19,7 @@ from robust_tickets.files import write_text
 from robust_tickets.report import charts, html
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import around, colour, swatch
-from robust_tickets.report.format import GLUE, NONE, exact, listed, merged, plural
+from robust_tickets.report.format import NONE, exact, listed, merged, plural
 from robust_tickets.report.tables import Cell, Row, plain_table
 from robust_tickets.reproduce import published
 from robust_tickets.reproduce.aggregate import (
@@ -94,8 +94,9 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     judged = {id: judge(id, outcomes, folder) for id in fixed()["families"]}
     ran = {id: every for id, every in judged.items() if any(one.comparison for one in every)}
     goal = fixed()["goals"]["family"]
+    questions = [answer(id, every, outcomes) for id, every in ran.items()]
     answers = {
-        "questions": [answer(id, every, outcomes) for id, every in ran.items()],
+        "questions": questions,
         "goals": goals(outcomes, folder, ran[goal]) if goal in ran else (),
         "seeds": seeds(found, outcomes),
     }
@@ -115,11 +116,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         "page.html.j2",
         "The papers run again",
         partial=f"{part} of {len(outcomes)}" if part else "",
-        short=[
-            (family(id).question, [sentence(one) for one in ran[id] if one.comparison])
-            for id in ("A", "B")
-            if id in ran
-        ],
+        short=[one for one in questions if one["id"] in ("A", "B")],
         tiles=_tiles(found, outcomes, list(filled.values())),
         first=first and {"where": place(*first[0]), "strips": strips(first[1]), "chosen": chosen(first[1])},
         sections=[section for section in sections if section[3]],
@@ -151,7 +148,6 @@ def _tiles(
 
 # --- the questions that were fixed before the runs
 
-SHOWN = 2  # attacks of a task in the first figures and tables; the others are folded
 CHIPS = {
     "more robust": "sure",
     "less robust": "worse",
@@ -166,23 +162,18 @@ def answer(id: str, judged: Sequence[Judged], outcomes: Sequence[Outcome] = ()) 
     of, made = family(id), [(one, one.comparison) for one in judged if one.comparison]
     held = [end for _, c in made if c.enough for end in (c.interval or ())]
     reach = 1.05 * max([2 * of.margin, *map(abs, held), *(abs(c.difference) for _, c in made)])
-    notes = [note.partition(": ") for one, _ in made for note in one.notes]
+    notes, words = [note.partition(": ") for one, _ in made for note in one.notes], [word(c) for _, c in made]
     return {
+        "id": id,
         "question": of.question,
         "title": of.title,
         "margin": f"{of.margin:g}",
-        "summary": counted(judged),
+        "summary": ", ".join(f"{words.count(one)} {one}" for one in CHIPS if one in words),
         "rows": [_claim(one, c, reach, outcomes) for one, c in made],
         "missing": [sentence(one) for one in judged if not one.comparison],
         "substituted": list(dict.fromkeys(words for one, _ in made for words in one.substituted)),
         "notes": grouped((arm_title(arm), words) for arm, _, words in notes),
     }
-
-
-def counted(judged: Sequence[Judged]) -> str:
-    """How many claims have each verdict."""
-    words = [word(one.comparison) for one in judged if one.comparison]
-    return ", ".join(f"{words.count(verdict)} {verdict}" for verdict in CHIPS if verdict in words)
 
 
 def _claim(one: Judged, c: RunComparison, reach: float, outcomes: Sequence[Outcome]) -> dict[str, Any]:
@@ -193,9 +184,7 @@ def _claim(one: Judged, c: RunComparison, reach: float, outcomes: Sequence[Outco
     spans = [numbers.signed_span(c.shown)] if c.shown else []
     spans += [f"other texts: {numbers.signed_span(c.shown_over_examples)}"] if c.shown_over_examples else []
     if outcomes and (known := printed(claim, outcomes)) is not None:
-        inside = {True: ", inside what ours might give", False: ", outside what ours might give", None: ""}[
-            known.inside
-        ]
+        inside = "" if known.inside is None else f", {'inside' if known.inside else 'outside'} what ours might give"
         spans.append(f"printed in {known.table}: {numbers.points(known.difference)}{inside}")
     p = f"{c.n[0]} and {c.n[1]} runs"
     if c.verdict == "equivalent":  # the verdict's p value: that of a difference beyond the margin
@@ -220,39 +209,33 @@ MODELS = ("method", "seed", "runs", "models", "tickets", "versions of the code")
 
 def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> dict[str, Any] | None:
     """Whether a seed fixes a result: of every arm with a repeated seed, runs of one seed beside runs of other seeds."""
-    first, rest, models = list[Row](), list[Row](), list[tuple[str, ...]]()
-    for k, (key, members) in enumerate(by_task(found).items()):
-        own = [one for one in outcomes if (one.unit.task, one.unit.backbone, one.unit.flavour) == (*key, "corrected")]
+    rows, models, widest = list[Row](), list[tuple[str, ...]](), 0.0
+    for (task, backbone), members in by_task(found).items():
+        own = [o for o in outcomes if (o.unit.task, o.unit.backbone, o.unit.flavour) == (task, backbone, "corrected")]
         again: dict[tuple[str, int], list[Outcome]] = {}
-        for outcome in own:
-            if "trained" in outcome.inputs:  # else only its search was run
-                again.setdefault((outcome.unit.arm, outcome.unit.seed), []).append(outcome)
+        for outcome in (one for one in own if "trained" in one.inputs):  # else only its search was run
+            again.setdefault((outcome.unit.arm, outcome.unit.seed), []).append(outcome)
         for (arm, seed), some in sorted(again.items()):
             kinds = [{one.inputs["trained"] for one in some}, {one.ticket["digest"] for one in some if one.ticket}]
             counts = (str(len(kind)) if kind else NONE for kind in (*kinds, {one.inputs.get("code") for one in some}))
-            models += (
-                [(f"{arm_title(arm)}, {place(*key)}", str(seed), str(len(some)), *counts)] if len(some) > 1 else []
-            )
-        for i, attack in enumerate(attacks_on(members)):
-            for one in spreads(own, task=key[0], attack=attack.name, split=attack.split or None, backbone=key[1]):
+            if len(some) > 1:
+                models.append((f"{arm_title(arm)}, {place(task, backbone)}", str(seed), str(len(some)), *counts))
+        for attack in attacks_on(members):
+            for one in spreads(own, task=task, attack=attack.name, split=attack.split or None, backbone=backbone):
                 if one.within_range is not None and one.between_range is not None:
-                    runs = [Cell(text=str(value), value=value) for value in (one.seeds, one.repeated)]
-                    sizes = (one.between_range, one.between, one.within_range, one.within)
-                    shown = [Cell(text=NONE) if v is None else Cell(text=f"{v:.1f}", value=exact(v)) for v in sizes]
-                    cells = (runs[0], *shown[:2], runs[1], *shown[2:], Cell(text=numbers.span(one.within_interval)))
-                    row = Row(name=arm_title(one.name), small=f"{place(*key)}, {attack.title}", cells=cells)
-                    (first if k == 0 and i < SHOWN else rest).append(row)
-    widest = max((row.cells[4].value or 0.0 for row in (*first, *rest)), default=0.0)
-    spread = [
-        replace(plain_table("Runs of one seed beside runs of other seeds", SPREADS, ()), rows=tuple(some))
-        if some
-        else None
-        for some in (first, rest)
-    ]
-    apart = sum(int(row[3]) > 1 for row in models)
-    of_models = plain_table("How many models runs of one seed gave", MODELS, models) if models else None
-    made = {"again": len(models), "apart": apart, "widest": f"{widest:.1f}", "models": of_models, "spread": spread}
-    return made if first or rest else None
+                    widest = max(widest, one.within_range)
+                    values = (one.seeds, one.between_range, one.between, one.repeated, one.within_range, one.within)
+                    cells = [
+                        Cell(text=f"{v:.{isinstance(v, float):d}f}", value=exact(v)) for v in values if v is not None
+                    ]
+                    cells.append(Cell(text=numbers.span(one.within_interval)))
+                    small = f"{place(task, backbone)}, {attack.title}"
+                    rows.append(Row(name=arm_title(one.name), small=small, cells=tuple(cells)))
+    return {
+        "again": len(models), "apart": sum(int(row[3]) > 1 for row in models), "widest": f"{widest:.1f}",
+        "models": plain_table("How many models runs of one seed gave", MODELS, models) if models else None,
+        "spread": replace(plain_table("Runs of one seed beside runs of other seeds", SPREADS, ()), rows=tuple(rows)),
+    } if rows else None  # fmt: skip
 
 
 # --- the first figures: every run a dot, since a mean hides how much the runs of one method differ
@@ -260,46 +243,36 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> dict[str, A
 ROWS = 12  # of a figure
 
 
-def strips(members: Sequence[Standing]) -> list[Markup]:
-    """A figure for each attack."""
-    found = [strip(members, attack, first=i == 0) for i, attack in enumerate(attacks_on(members))]
-    return [one for one in found if one is not None]
-
-
-def strip(found: Sequence[Standing], attack: Against, *, first: bool = True) -> Markup | None:
-    """All arms under one attack, the most robust above. The first explains the marks.
+def strips(found: Sequence[Standing]) -> list[Markup]:
+    """A figure for each attack: all arms, the most robust above.
 
     Of many arms those with most runs are shown, of equal ones the more robust.
     """
-    rows = [(one, reading) for one in found if (reading := one.read("aua", attack)).units]
-    if not rows:
-        return None
-    most = sorted(rows, key=lambda row: (-len(row[1].units), -row[1].mean, row[0].place))[:ROWS]
-    shown = sorted(most, key=lambda row: -row[1].mean)
-    caption = f"Accuracy under {attack.title}, %."
-    if first:
-        caption += (
-            " A mark is one training run, a faint one a further run of a seed that was run before; the line is the mean, the haze "
-            f"its 95{GLUE}% interval over runs, cut at 0 and 100. The axis does not start at zero."
-        )
-    if len(shown) < len(rows):
-        caption += f" {len(shown)} of {len(rows)} arms, those with most runs and of as many runs the more robust; the table has all."
-    dots, values = [], list[float]()
-    for one, m in shown:
-        again = [run.value for run in m.runs if run.repeat]
-        values += (*m.values, *again, *(m.reach or ()))
-        words = ", ".join(
-            filter(None, [numbers.percent(m.mean), m.reach and numbers.span(m.reach), plural(len(m.units), "run")])
-        )
-        dots.append(
-            charts.Dot(
-                index=one.place, title=one.title, end=m.mean, summary=f"{one.title}: {words}", interval=m.reach, under=words,
-                runs=m.values, again=again,
+    figures = []
+    for attack in attacks_on(found):
+        rows = [(one, reading) for one in found if (reading := one.read("aua", attack)).units]
+        most = sorted(rows, key=lambda row: (-len(row[1].units), -row[1].mean, row[0].place))[:ROWS]
+        dots, values, caption = [], list[float](), f"Accuracy under {attack.title}, %."
+        if len(most) < len(rows):
+            caption += f" {len(most)} of {len(rows)} arms, those with most runs; the table has all."
+        for one, m in sorted(most, key=lambda row: -row[1].mean):
+            again = [run.value for run in m.runs if run.repeat]
+            values += (*m.values, *again, *(m.reach or ()))
+            interval = [numbers.span(m.reach)] if m.reach else []
+            words = ", ".join([numbers.percent(m.mean), *interval, plural(len(m.units), "run")])
+            dots.append(
+                charts.Dot(
+                    index=one.place, title=one.title, end=m.mean, summary=f"{one.title}: {words}", interval=m.reach, under=words,
+                    runs=m.values, again=again,
+                )
+            )  # fmt: skip
+        if dots:
+            low, high = around(values, max(1.0, 0.06 * (max(values) - min(values))))
+            alt = f"{caption} " + "; ".join(dot.summary for dot in dots)
+            figures.append(
+                charts.figure([charts.dots(dots, numbers.percent, alt=alt, low=low, high=high)], caption, "strip")
             )
-        )  # fmt: skip
-    low, high = around(values, max(1.0, 0.06 * (max(values) - min(values))))
-    alt = f"Accuracy under {attack.title}. " + "; ".join(dot.summary for dot in dots)
-    return charts.figure([charts.dots(dots, numbers.percent, alt=alt, low=low, high=high)], caption, "strip")
+    return figures
 
 
 # --- the leaderboard
