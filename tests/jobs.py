@@ -14,6 +14,7 @@ from robust_tickets.reproduce import runner, worker
 class Here(Local):
     def __init__(self, processes: int, *, log: bool) -> None:
         super().__init__()
+        self.log = log
 
     def work(self, request: Mapping[str, Any]) -> str:
         return worker.execute(request)
