@@ -108,8 +108,8 @@ def test_classes_are_those_of_the_task() -> None:
     held = held_out("calibrated", SPLIT, np.arange(20), None)
     assert held is not None
     swapped = Classifier.wrap(lambda texts: sure(texts)[:, ::-1], labels=["pos", "neg"])
-    assert calibrate(CLF, held, None) == calibrate(swapped, held, (1, 0))
-    assert calibrate(CLF, held, None)[0] > 2
+    assert calibrate(CLF, held, (0, 1)) == calibrate(swapped, held, (1, 0))
+    assert calibrate(CLF, held, (0, 1))[0] > 2
     assert calibrate(swapped, held, None)[1]["fitted"] is False
 
 

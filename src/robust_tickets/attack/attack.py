@@ -234,12 +234,9 @@ class AttackRun:
 
     def __post_init__(self) -> None:
         as_classifier(self.victim, "attacked")
-        beside = {"seen": self.data.seen, "calibration": self.data.calibration}
-        for what, split in {
-            "what is attacked": self.split,
-            **{k: v for k, v in beside.items() if v is not None},
-        }.items():
-            if not hasattr(split, "digest") or hasattr(split, "splits"):  # a whole task has splits
+        given = {"what is attacked": self.split, "seen": self.data.seen, "calibration": self.data.calibration}
+        for what, split in given.items():
+            if split is not None and (not hasattr(split, "digest") or hasattr(split, "splits")):  # a task has splits
                 raise TicketsError(
                     f"{what} is a split of a task, got a {type(split).__name__}",
                     hint="task.test of a loaded task, or data.task.Split.of(texts, labels)",
@@ -270,25 +267,27 @@ class AttackRun:
         return tuple(self.data.labels or self.victim.labels)
 
     @cached_property
-    def classes(self) -> tuple[int, ...] | None:
-        """The victim's class for each of the task's labels, where they are matched by name."""
+    def classes(self) -> tuple[int, ...]:
+        """The victim's class for each of the task's labels."""
         return classes_of(self.data.labels, self.victim.labels, self.data.label_map)
 
     def class_of(self, label: int) -> int:
         """The victim's class for a label of the split."""
-        count = len(self.classes) if self.classes is not None else len(self.victim.labels)
-        if not 0 <= label < count:
-            message = f"label {label} is none of the {count} classes"
+        if not 0 <= label < len(self.classes):
+            message = f"label {label} is none of the {len(self.classes)} classes"
             raise TicketsError(message, hint="check the labels of the data", code="attack.label")
-        return self.classes[label] if self.classes is not None else label
+        return self.classes[label]
 
     def label_of(self, predicted: int) -> int | None:
         """The task's label for a class of the victim; none where the task has no such label."""
-        if self.classes is None:
-            return predicted
         return self.classes.index(predicted) if predicted in self.classes else None
 
     # --- the victim
+
+    @cached_property
+    def model(self) -> Mapping[str, Any]:
+        """What the result says of the victim; its digest reads every weight."""
+        return about_model(self.victim)
 
     @cached_property
     def attacked(self) -> Classifier:
@@ -366,12 +365,13 @@ class AttackRun:
     def key(self) -> dict[str, Any]:
         """Everything that determines the result."""
         options, seen = self.options, self.data.seen
-        classes, ids, held = self.classes, self.ids, self.held_out  # refused before a resource is looked for
+        # refused before a resource is looked for
+        classes, ids, held = (None if self.data.labels is None else self.classes), self.ids, self.held_out
         key = {
             "recipe": describe(self.recipe),
             # where a resource came from does not matter
             "resources": {kind: {k: v for k, v in r.items() if k != "origin"} for kind, r in self.resources.items()},
-            "victim": [self.victim.digest, self.probes],
+            "victim": [self.model["digest"], self.probes],
             "split": self.split.digest,
             "columns": self.split.columns,
             "ids": ids,
@@ -398,7 +398,7 @@ class AttackRun:
             "compat": self.rules.name,
             "constraints": self.search.describe(),
             "resources": self.resources,
-            "model": about_model(self.victim),
+            "model": self.model,
             "task": {
                 "split": split.name,
                 "digest": split.digest,

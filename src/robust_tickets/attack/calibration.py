@@ -11,6 +11,7 @@ large enough). Then the victim is attacked as it is, and the result says so: a t
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -58,10 +59,10 @@ def held_out(asked: float | str, split: Split, rows: np.ndarray, calibration: Sp
     return source.select(free[np.linspace(0, len(free) - 1, min(ROWS, len(free)), dtype=int)])
 
 
-def calibrate(clf: Classifier, held: Split, classes: tuple[int, ...] | None) -> tuple[float, dict[str, Any]]:
+def calibrate(clf: Classifier, held: Split, classes: Sequence[int]) -> tuple[float, dict[str, Any]]:
     """The fitted temperature and how well it fits; costs a query a row."""
     logits = clf.logits([example.texts for example in held]).astype(np.float64)
-    labels = held.labels if classes is None else np.asarray(classes)[held.labels]
+    labels = np.asarray(classes)[held.labels]
     found, why = fit(logits, labels)
     value = 1.0 if found is None else found
     if found is None:

@@ -87,24 +87,25 @@ def by_class(labels: np.ndarray, n_labels: int) -> list[int]:
 
 def classes_of(
     task: Sequence[str] | None, model: tuple[str, ...], label_map: Mapping[str, int | str] | None = None
-) -> tuple[int, ...] | None:
+) -> tuple[int, ...]:
     """Which of the classifier's classes each of the task's labels is: by ``label_map`` where it says so, else by name, never by order.
 
     Case and spaces are ignored where that is unambiguous; the labels 0, 1, … are class numbers of a classifier whose classes nobody named.
+    A task without label names has class numbers.
     """
     from robust_tickets.data.schema import match, pasted
 
     if task is None:
-        return None
-    found = match(tuple(task), model, "the data", label_map=label_map, by_id=False)
-    unmatched = [*(set(label_map or ()) - {*task}), *(label for label in task if label not in found.ids)]
+        return tuple(range(len(model)))
+    found = match(tuple(task), model, "the data", label_map=label_map, by_id=False).ids
+    unmatched = [label for label in (*(label_map or {}), *task) if label not in found]
     if unmatched:
         raise TicketsError(
             f"{unmatched[0]!r} is not a label of both: the data has {', '.join(task)}, the classifier {', '.join(model)}",
             hint=f"labels are matched by name, never by order; if these are the pairs: {pasted(tuple(task), model)}",
             code="labels.other",
         )
-    return tuple(found.ids[label] for label in task)
+    return tuple(found[label] for label in task)
 
 
 def how(subset: str, seed: int | None, names: Sequence[str], counts: Sequence[int], rows: int | None) -> str:

@@ -161,14 +161,11 @@ def _advglue(path: Path, task: str | None) -> TextSet:
     try:
         rows = list(tasks[chosen])
         numbers = [range(len(spec.labels))[row[spec.label]] for row in rows]
-        split = Split.of(
-            [tuple(row[k] for k in spec.columns) for row in rows], numbers, name=chosen, columns=spec.columns
+        both = all(name in row for name in before for row in rows)
+        split, clean = (
+            Split.of([tuple(row[k] for k in names) for row in rows], numbers, name=chosen, columns=spec.columns)
+            for names in (spec.columns, before if both else spec.columns)
         )
-        clean = None
-        if all(name in row for name in before for row in rows):
-            clean = Split.of(
-                [tuple(row[k] for k in before) for row in rows], numbers, name=chosen, columns=spec.columns
-            )
     except (KeyError, IndexError, TypeError, TicketsError) as problem:
         raise TicketsError(
             f'{path} is not in AdvGLUE\'s layout, {{"sst2": [{{"sentence": …, "label": …}}, …], …}}: {problem!r}',
@@ -176,7 +173,7 @@ def _advglue(path: Path, task: str | None) -> TextSet:
             code="data.advglue",
         ) from None
     about = {"file": path.name, "task": chosen, "left_out": 0}
-    found = _static(split, clean, spec.labels, f"{path.name}:{chosen}", about)
+    found = _static(split, clean if both else None, spec.labels, f"{path.name}:{chosen}", about)
     return replace(found, files=((path.name, sha256_file(path)),))
 
 
@@ -257,17 +254,13 @@ def replay(
     lines: list[bytes] = []
     for number, clf in enumerate(models if isinstance(models, Iterable) else [models]):
         found["models"].append(about_model(as_classifier(clf, "attacked")))
-        if held is not None:
-            same_work(where, held[: 4 + number], _work(found))
         if 1 < len(maps) <= number:
             break
         victim, one_map = Victim(clf, token_budget), maps[number if len(maps) > 1 else 0]
         for which, texts in enumerate(sets):
             clf.check_columns(texts.columns, texts.name)
-            mine = {
-                name: to for name, to in one_map.items() if name in texts.labels
-            }  # sets may name theirs differently
-            classes = classes_of(texts.labels, clf.labels, mine) or ()
+            mine = {name: to for name, to in one_map.items() if name in texts.labels}  # sets may name theirs otherwise
+            classes = classes_of(texts.labels, clf.labels, mine)
             place, rows = {"source": which, "model": number}, _judged(texts, victim, classes)
             found["cells"].append({**place, **_numbers(rows, texts, clf, max_failed)})
             lines += [to_line({**place, **row}) for row in rows]
