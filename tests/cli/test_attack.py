@@ -271,8 +271,7 @@ def test_code_of_others_neither_prints_into_the_document_nor_ends_the_process(
     "flags", [["--tokenizer", "x"], ["--batch-size", "2"], ["--retries", "2"], ["--rate-limit", "2"], ["--timeout", "2"], ["--device", "x"]]
 )  # fmt: skip
 def test_flags_that_do_not_belong_to_a_folder(flags: list[str], capsys: Capture, albert: Path, tmp_path: Path) -> None:
-    said = attack(capsys, albert, rows(tmp_path / "d.jsonl"), tmp_path / "a", *flags, code=2)["error"]
-    assert flags[0] in said["message"]
+    attack(capsys, albert, rows(tmp_path / "d.jsonl"), tmp_path / "a", *flags, code=2)
 
 
 SERVICES = '''
