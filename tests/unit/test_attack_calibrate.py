@@ -110,7 +110,7 @@ def test_classes_are_those_of_the_task() -> None:
     swapped = Classifier.wrap(lambda texts: sure(texts)[:, ::-1], labels=["pos", "neg"])
     assert calibrate(CLF, held, (0, 1)) == calibrate(swapped, held, (1, 0))
     assert calibrate(CLF, held, (0, 1))[0] > 2
-    assert calibrate(swapped, held, None)[1]["fitted"] is False
+    assert calibrate(swapped, held, (0, 1))[1]["fitted"] is False
 
 
 def test_the_result_says_how_it_was_fitted(tmp_path: Path) -> None:
