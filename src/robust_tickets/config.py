@@ -155,11 +155,11 @@ def _checks(cls: Any) -> tuple[tuple[str, Callable[[str, Any], None]], ...]:
 
 def _check_of(cls: Any, name: str, hint: Any) -> Callable[[str, Any], None] | None:
     """What a field's type and limits allow; a seed without limits has a check of its own (``seeds.py``)."""
-    kinds = set(typing.get_args(hint) or (hint,))
     if typing.get_origin(hint) is typing.Literal:
         return lambda what, value: one_of(what, value, typing.get_args(hint))
     if mark(cls, name, "resource", False):
         return _refuse_none if mark(cls, name, "required", False) else None
+    kinds = set(typing.get_args(hint) or (hint,))
     limits: Limits | None = mark(cls, name, "limits", None)
     if not kinds & {int, float} or not kinds <= {int, float, type(None)} or (name == "seed" and limits is None):
         return None
