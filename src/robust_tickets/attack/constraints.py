@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
@@ -195,29 +195,19 @@ class EditDistance(Constraint):
     most: int = setting(30, at_least=0, hint="DeepWordBug's paper has 30")
 
     def keep(self, example: ExampleState, candidates: list[Candidate], current: Text) -> list[Candidate]:
-        last = example.kept(self, _Edits)
-        if last.text is not current:
-            found = distance(example.original.joined, current.joined, self.most)
-            last.text, last.count = current, self.most + 1 if found is None else found
-        return [candidate for candidate in candidates if self._passes(example, candidate, last.count)]
+        original = example.original.joined
+        before = example.kept_of(self, current, lambda: distance(original, current.joined, self.most))
+        return [candidate for candidate in candidates if self._passes(original, candidate, before)]
 
-    def _passes(self, example: ExampleState, candidate: Candidate, before: int) -> bool:
-        room = self.most - before - (not candidate.placed())  # a word that goes may take a space with it
-        word = candidate.base.words[candidate.index]
-        if room >= 0 and candidate.local and distance(word, candidate.new, room) is not None:
-            return True
-        return distance(example.original.joined, candidate.key, self.most) is not None
+    def _passes(self, original: str, candidate: Candidate, before: int | None) -> bool:
+        if before is not None and candidate.local:
+            room = self.most - before - (not candidate.placed())  # a word that goes may take a space with it
+            if room >= 0 and distance(candidate.base.words[candidate.index], candidate.new, room) is not None:
+                return True
+        return distance(original, candidate.key, self.most) is not None
 
     def describe(self) -> str:
         return f"at most {self.most} character edits (Levenshtein) from the original text"
-
-
-@dataclass(slots=True)
-class _Edits:
-    """The last text whose edits from the original were counted, and how many they are."""
-
-    text: Text | None = None
-    count: int = 0
 
 
 STRIDE = 64  # characters compared at once
@@ -266,15 +256,8 @@ def _along(a: str, i: int, b: str, j: int) -> int:
 # --- the meaning, by a sentence encoder
 
 
-@dataclass(slots=True)
-class _Vectors:
-    """The encoder's vectors by text, for the word being visited, and the texts that were encoded alone."""
-
-    rows: dict[str, np.ndarray] = field(default_factory=dict)
-    exact: set[str] = field(default_factory=set)
-
-
 Pair = tuple[Candidate, tuple[str, str]]  # and the two windows to compare
+Known = dict[str, tuple[np.ndarray, bool]]  # by text: the encoder's vector, and whether it was encoded alone
 
 
 @dataclass(frozen=True)
@@ -314,7 +297,11 @@ class SentenceSimilarity(Constraint):
     def keep(self, example: ExampleState, candidates: list[Candidate], current: Text) -> Steps:
         against = example.original if self.reference == "original" else current
         size = math.inf if self.window is None else self.window
-        self._forget(example)
+        known: Known = example.kept(self, dict)
+        whole = self.window is None and self.reference == "original" and len(example.original) > 0
+        wanted = example.original.window(0, math.inf) if whole else ""  # every time; the others are around another word
+        for text in known.keys() - {wanted}:
+            del known[text]
         worded, pairs = [], list[Pair]()
         for candidate in candidates:
             if placed := candidate.placed():
@@ -337,14 +324,13 @@ class SentenceSimilarity(Constraint):
             return
         import torch
 
-        known = example.kept(self, _Vectors)
+        known: Known = example.kept(self, dict)
         texts = dict.fromkeys(text for _, pair in pairs for text in pair)
-        wanted = [text for text in texts if text not in (known.exact if alone else known.rows)]
+        wanted = [text for text in texts if text not in known or (alone and not known[text][1])]
         if wanted:
             for text, row in zip(wanted, (yield Encode(wanted, alone)), strict=True):
-                known.rows[text] = row if row.dtype == np.float64 else row.astype(np.float32)
-            known.exact.update(wanted if alone else ())
-        ours, theirs = (torch.from_numpy(np.stack([known.rows[pair[side]] for _, pair in pairs])) for side in (0, 1))
+                known[text] = row if row.dtype == np.float64 else row.astype(np.float32), alone
+        ours, theirs = (torch.from_numpy(np.stack([known[pair[side]][0] for _, pair in pairs])) for side in (0, 1))
         cosines = torch.nn.functional.cosine_similarity(ours, theirs, dim=1)
         alike = example.rules.angular(cosines) if self.metric == "angular" else cosines
         for (candidate, _), cosine, value in zip(pairs, cosines.tolist(), alike.tolist(), strict=True):
@@ -355,14 +341,6 @@ class SentenceSimilarity(Constraint):
         limits = example.rules.angular_limits(self.least) if self.metric == "angular" else [self.least]
         cosine, noise = candidate.cosine, example.vector_noise
         return cosine is not None and any(abs(cosine - limit) <= noise for limit in limits)
-
-    def _forget(self, example: ExampleState) -> None:
-        """Drop the windows around another word; the whole original text is wanted every time."""
-        known, kept = example.kept(self, _Vectors), ""
-        if self.window is None and self.reference == "original" and len(example.original):
-            kept = example.original.window(0, math.inf)
-        known.rows = {text: row for text, row in known.rows.items() if text == kept}
-        known.exact &= {kept}
 
     def describe(self) -> str:
         where = "over the whole text" if self.window is None else f"in a window of {self.window} words"

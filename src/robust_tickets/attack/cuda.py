@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,8 @@ def _wide(value: Any) -> Any:
 def unconfirmed(clf: Classifier, lines: Iterable[bytes], target: Any) -> int:
     """How many outcomes ``clf`` does not confirm; ``target`` gives its class for a label of the task."""
     count = 0
-    for some in _portions(line for line in map(json.loads, lines) if line["status"] not in (UNKNOWN, ERROR)):
+    answered = (line for line in map(json.loads, lines) if line["status"] not in (UNKNOWN, ERROR))
+    while some := list(islice(answered, AT_A_TIME)):
         texts = [tuple(text) for line in some for text in (line["original"], line["perturbed"] or line["original"])]
         predicted = clf.logits(texts).argmax(axis=1).reshape(-1, 2)
         for line, (before, after) in zip(some, predicted, strict=True):
@@ -231,14 +233,3 @@ def unconfirmed(clf: Classifier, lines: Iterable[bytes], target: Any) -> int:
             status = SKIPPED if before != label else SUCCESS if after != label else FAILED
             count += status != line["status"]
     return count
-
-
-def _portions(lines: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    some: list[dict[str, Any]] = []
-    for line in lines:
-        some.append(line)
-        if len(some) == AT_A_TIME:
-            yield some
-            some = []
-    if some:
-        yield some

@@ -155,6 +155,13 @@ class ExampleState:
             self._kept[id(owner)] = make()
         return self._kept[id(owner)]  # type: ignore[no-any-return]
 
+    def kept_of(self, owner: object, text: Text, make: Callable[[], T]) -> T:
+        """The same of one text: made anew when the text is another."""
+        last: tuple[Text | None, Any] = self._kept.get(id(owner), (None, None))
+        if last[0] is not text:
+            last = self._kept[id(owner)] = text, make()
+        return last[1]  # type: ignore[no-any-return]
+
     def ask(self, items: Sequence[Item]) -> Steps:
         """Query the victim: counts, cuts the list to the budget, returns a ``Scored`` each."""
         if self.budget < float("inf"):

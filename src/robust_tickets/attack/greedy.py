@@ -11,7 +11,7 @@ service first. The search is TextAttack's ``GreedyWordSwapWIR``, on which most w
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Protocol
 
@@ -64,13 +64,14 @@ class GreedySearch:
 
     def changeable(self, example: ExampleState, text: Text) -> set[int]:
         """Words that may change. How the set came about decides its order, and that decides ties of the ranking, as in TextAttack."""
-        last = example.kept(self, _Changeable)
-        if last.text is not text:
-            last.words = set(range(len(text)))
+
+        def judged() -> set[int]:
+            words = set(range(len(text)))
             for rule in self.modifiable:
-                last.words = last.words & rule.allowed(example, text)
-            last.text = text
-        return last.words
+                words = words & rule.allowed(example, text)
+            return words
+
+        return example.kept_of(self, text, judged)
 
     def candidates(self, example: ExampleState, text: Text, index: int) -> Steps:
         """Texts with word ``index`` replaced that pass every constraint, by text."""
@@ -154,14 +155,6 @@ def _cosine(answer: Scored) -> float:
 def _likeness(answer: Scored) -> float:
     own = _candidate(answer).likeness
     return _cosine(answer) if own is None else own
-
-
-@dataclass(slots=True)
-class _Changeable:
-    """The last text whose words were judged, and which of them may change."""
-
-    text: Text | None = None
-    words: set[int] = field(default_factory=set)
 
 
 def _once(found: Sequence[str], text: Text, index: int) -> list[str]:

@@ -147,8 +147,7 @@ def _masked(language: MaskedModel, text: Text, index: int) -> str:
 class _Known:
     """What is remembered of the current text: one answer serves all its words."""
 
-    text: Text | None = None
-    beyond: int = 0  # words from here on lie behind the model's last token
+    beyond: int  # words from here on lie behind the model's last token
     filled: Filled | None = None
 
 
@@ -169,9 +168,7 @@ class UnmaskedWords(Transformation):
         return {"masked": Masked(self.masked, self.count)}
 
     def replacements(self, example: ExampleState, text: Text, index: int) -> Steps:
-        language, known = self.masked, example.kept(self, _Known)
-        if known.text is not text:
-            known.text, known.beyond, known.filled = text, len(text), None
+        language, known = self.masked, example.kept_of(self, text, lambda: _Known(len(text)))
         first = language.place(clean(_masked(language, text, index))) if index < known.beyond else None
         if first is None:
             known.beyond = min(known.beyond, index)

@@ -65,13 +65,10 @@ class A2T(Attack):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if (self.masked if self.mlm else self.vectors) == NONE:
-            source = "masked language model" if self.mlm else "vectors"
-            raise TicketsError(
-                f"A2T takes its candidates from the {source}, which cannot be dropped",
-                hint="give a path, or change mlm",
-                code="settings.required",
-            )
+        source = "masked" if self.mlm else "vectors"
+        if getattr(self, source) == NONE:
+            message = f"A2T.{source} cannot be dropped: the candidates come from there"
+            raise TicketsError(message, hint="give a path, or change mlm", code="settings.required")
 
     def needs(self) -> tuple[str, ...]:
         return tuple(kind for kind in super().needs() if kind != ("vectors" if self.mlm else "masked"))
@@ -87,7 +84,7 @@ class A2T(Attack):
             title="A2T-MLM" if self.mlm else "A2T",
             ranking=GradientRanking(),
             transformations=(
-                MaskedWord(use.masked, self.words) if self.mlm else NearestWords(use.vectors, self.words),
+                (MaskedWord(use.masked, self.words) if self.mlm else NearestWords(use.vectors, self.words)),
             ),
             modifiable=(
                 NoRepeat(),
