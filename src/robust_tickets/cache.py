@@ -76,7 +76,7 @@ def _stand_in(root: Path, why: str) -> Path:
 def cached(read: Callable[[Path], Found | None], *parts: str) -> tuple[Found | None, Path]:
     """What ``read`` finds at a place of the cache, and that place; where it finds nothing, or nothing whole, one that can be written.
 
-    So a cache that can only be read is read, and nothing is made or said where it has what is asked for.
+    So a cache that can only be read is read, and nothing is made or logged where it has what is asked for.
     """
     place = cache_place(*parts)
     found = read(place)

@@ -17,6 +17,7 @@ import hashlib
 import json
 import math
 import numbers
+import operator
 import tomllib
 import types
 import typing
@@ -47,25 +48,8 @@ class FlagText(str):
 # --- fields
 
 
-class Limits(typing.NamedTuple):
-    """The numbers that a field takes."""
-
-    at_least: float | None = None
-    above: float | None = None
-    at_most: float | None = None
-    below: float | None = None
-
-    def hold(self, value: Any) -> bool:
-        return (  # each comparison is false for NaN
-            (self.at_least is None or value >= self.at_least)
-            and (self.above is None or value > self.above)
-            and (self.at_most is None or value <= self.at_most)
-            and (self.below is None or value < self.below)
-        )
-
-    def __str__(self) -> str:
-        words = ((name.replace("_", " "), limit) for name, limit in self._asdict().items() if limit is not None)
-        return " and ".join(f"{name} {limit:g}" for name, limit in words)
+# how a value is compared with each of its limits; each comparison is false for NaN
+LIMITS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 
 
 def setting(
@@ -79,8 +63,8 @@ def setting(
     **marks: Any,
 ) -> Any:
     """A field of ``Settings`` with its limits; ``counts=False``: it does not change the result."""
-    limits = Limits(at_least, above, at_most, below)
-    if limits != Limits():
+    given = zip(LIMITS, (at_least, above, at_most, below), strict=True)
+    if limits := {name: limit for name, limit in given if limit is not None}:
         marks |= {"limits": limits, "hint": hint}
     return dataclasses.field(default=default, metadata=marks)
 
@@ -160,8 +144,8 @@ def _check_of(cls: Any, name: str, hint: Any) -> Callable[[str, Any], None] | No
     if mark(cls, name, "resource", False):
         return _refuse_none if mark(cls, name, "required", False) else None
     kinds = set(typing.get_args(hint) or (hint,))
-    limits: Limits | None = mark(cls, name, "limits", None)
-    if not kinds & {int, float} or not kinds <= {int, float, type(None)} or (name == "seed" and limits is None):
+    limits: Mapping[str, float] = mark(cls, name, "limits", {})
+    if not kinds & {int, float} or not kinds <= {int, float, type(None)} or (name == "seed" and not limits):
         return None
 
     def check(what: str, value: Any) -> None:
@@ -170,13 +154,14 @@ def _check_of(cls: Any, name: str, hint: Any) -> Callable[[str, Any], None] | No
         if not isinstance(value, numbers.Real):
             hint = "give a number, without quotes"
             raise TicketsError(f"{what} must be a number, got {value!r}", hint=hint, code="settings.number")
-        if limits is not None:
+        if limits:
             advice = mark(cls, name, "hint", "")
             if float not in kinds and (not isinstance(value, numbers.Integral) or isinstance(value, bool)):
                 message = f"{what} must be a whole number, got {value!r}"
                 raise TicketsError(message, hint=advice, code="settings.whole_number")
-            if not limits.hold(value):
-                raise TicketsError(f"{what} must be {limits}, got {value!r}", hint=advice, code="settings.limit")
+            if not all(LIMITS[name](value, limit) for name, limit in limits.items()):
+                words = " and ".join(f"{name} {limit:g}" for name, limit in limits.items())
+                raise TicketsError(f"{what} must be {words}, got {value!r}", hint=advice, code="settings.limit")
 
     return check
 

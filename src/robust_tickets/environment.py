@@ -43,7 +43,7 @@ CUDNN_FROM = 64  # tokens: from here on cuDNN's attention is faster than the mem
 ORDER = f"memory-efficient below {CUDNN_FROM} tokens, then cuDNN"
 
 
-def attention(device: Any, tokens: int, *, half: bool) -> AbstractContextManager[Any]:
+def attention(device: torch.device, tokens: int, *, half: bool) -> AbstractContextManager[Any]:
     """The kernel that is fastest for texts of ``tokens``; torch's own choice where that is not known."""
     if not half or device.type != "cuda":
         return nullcontext()
@@ -57,7 +57,7 @@ def attention(device: Any, tokens: int, *, half: bool) -> AbstractContextManager
 
 
 @cache
-def _own_order(device: Any) -> None:
+def _own_order(device: torch.device) -> None:
     """Have torch put in its own order, which it does once, before ours."""
     import torch
 

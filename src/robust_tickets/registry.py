@@ -35,6 +35,7 @@ class Registry:
         self.package = package
 
     def names(self) -> tuple[str, ...]:
+        """The components of this kind."""
         own, plugged = _components(self.package), self._plugged()
         if twice := own & plugged.keys():
             message = f"the plug-in name(s) {', '.join(sorted(twice))} already belong to built-in {self.kind}"
@@ -196,21 +197,7 @@ def _ours(owner: type) -> bool:
     return owner.__module__.partition(".")[0] == __name__.partition(".")[0]
 
 
-def methods() -> tuple[str, ...]:
-    """Searches that find a ticket."""
-    return METHODS.names()
-
-
-def adversaries() -> tuple[str, ...]:
-    """Inner maximisations that plug into training and into the searches."""
-    return ADVERSARIES.names()
-
-
-def attacks() -> tuple[str, ...]:
-    """Attacks on texts."""
-    return ATTACKS.names()
-
-
-def backbones() -> tuple[str, ...]:
-    """Families of encoders with a layout."""
-    return BACKBONES.names()
+methods = METHODS.names  # searches that find a ticket
+adversaries = ADVERSARIES.names  # inner maximisations that plug into training and into the searches
+attacks = ATTACKS.names
+backbones = BACKBONES.names  # families of encoders with a layout

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from robust_tickets._version import __version__
 from robust_tickets.config import counted, digest, to_plain
@@ -74,7 +74,14 @@ def resources_of(component: Any) -> dict[str, Any]:
     return found
 
 
-def identity_of(method: Any, clf: Any, task: Any) -> str:
+class Digested(Protocol):
+    """What names its content by a hash: a classifier, a task."""
+
+    @property
+    def digest(self) -> str: ...
+
+
+def identity_of(method: Any, clf: Digested, task: Digested) -> str:
     """Hash of what determines a training in a folder of its own: settings, rows, starting weights, the files behind its adversary."""
     return digest(stage_key("training", method, task=task.digest, model=clf.digest))
 
@@ -256,8 +263,8 @@ def command_of(folder: Path) -> str:
 def listing(folder: Path, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Those of ``names`` that are in ``folder`` (folders with all their files), each file with its size and sha256."""
     found = {}
-    places = (folder / name for name in names)
-    for path in sorted(p for place in places for p in ([place] if place.is_file() else place.rglob("*"))):
+    own = (folder / name for name in names)
+    for path in sorted(p for one in own for p in ([one] if one.is_file() else one.rglob("*"))):
         if path.is_file() and not path.name.endswith(".part"):
             found[path.relative_to(folder).as_posix()] = {"bytes": path.stat().st_size, "sha256": sha256_file(path)}
     return found

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 
-from robust_tickets.config import Limits, Settings, counted, fraction, mark, resource, setting, to_plain, uncounted
+from robust_tickets.config import Settings, counted, fraction, mark, resource, setting, to_plain, uncounted
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ADVERSARIES, ATTACKS, METHODS
 from robust_tickets.train.finetune import FineTune
@@ -73,11 +73,9 @@ def test_every_component_refuses_what_lies_outside(registry: Any) -> None:
         cls = registry.get(name)
         assert issubclass(cls, Settings), name
         for field in dataclasses.fields(cls):
-            limits = mark(cls, field.name, "limits", Limits())
-            beyond = [limits.at_least - 1] if limits.at_least is not None else []
-            beyond += [limits.above] if limits.above is not None else []
-            beyond += [limits.at_most + 1] if limits.at_most is not None else []
-            beyond += [limits.below] if limits.below is not None else []
+            limits = mark(cls, field.name, "limits", {})
+            step = {"at least": -1, "above": 0, "at most": 1, "below": 0}
+            beyond = [limit + step[name] for name, limit in limits.items()]
             for value in beyond:
                 with pytest.raises(TicketsError, match=rf"{cls.__name__}\.{field.name} must be") as found:
                     cls(**{field.name: value})
