@@ -319,8 +319,8 @@ def with_weights(folder: Path, family: str = "bert") -> Path:
 def test_weights_are_counted_by_layer_and_part(tmp_path: Path) -> None:
     folder = with_weights(make_run(tmp_path / "run"))
     drawn = layers(read_run(folder).arms[0], 0)
-    assert "layer 1: 24 of 32 weights in attention, 8 of 32 weights in feed-forward" in drawn
-    assert "layer 2: 32 of 32 weights in attention, 32 of 32 weights in feed-forward" in drawn
+    assert "layer 1: 24 of 32 attention, 8 of 32 feed-forward" in drawn
+    assert "layer 2: 32 of 32 attention, 32 of 32 feed-forward" in drawn
     assert "brings no speed" in page_of(folder, tmp_path)
     read = read_run(with_weights(folder, family="unheard-of"))
     assert read.arms[0].ticket is None

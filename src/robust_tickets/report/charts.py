@@ -30,13 +30,7 @@ SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (  # corners around a poin
     ((-0.9, -0.9), (0.9, -0.9), (0.9, 0.9), (-0.9, 0.9)),
     ((0, -1.3), (1.3, 0), (0, 1.3), (-1.3, 0)),
     ((0, -1.25), (1.2, 0.9), (-1.2, 0.9)),
-    ((0, 1.25), (1.2, -0.9), (-1.2, -0.9)),
-    ((-0.4, -1.2), (0.4, -1.2), (0.4, -0.4), (1.2, -0.4), (1.2, 0.4), (0.4, 0.4), (0.4, 1.2), (-0.4, 1.2), (-0.4, 0.4), (-1.2, 0.4),
-     (-1.2, -0.4), (-0.4, -0.4)),
-    tuple((1.45 * math.sin(i * math.pi / 5) * (0.45 if i % 2 else 1), -1.45 * math.cos(i * math.pi / 5) * (0.45 if i % 2 else 1))
-          for i in range(10)),
-    ((-1.2, -0.65), (0, -0.65), (1.3, 0), (0, 0.65), (-1.2, 0.65)),
-)  # fmt: skip
+)
 Interval = tuple[float, float]
 
 
@@ -107,15 +101,11 @@ def colour(index: int) -> str:
     return f"arm{index % COLOURS}"
 
 
-def look(index: int) -> tuple[int, int, bool]:
-    """Colour, shape and fill of arm ``index``: no two of the first 128 are alike."""
-    return index % COLOURS, (index + index // (2 * COLOURS)) % len(SHAPES), index // COLOURS % 2 == 1
-
-
 def marker(x: float, y: float, index: int, size: float = 7, outline: bool | None = None) -> Markup:
-    """A point of arm ``index``. ``outline`` overrides the fill, for figures where it means something else."""
-    hollow = look(index)[2] if outline is None else outline
-    kind, corners = f"{colour(index)} {'outline' if hollow else 'solid'}", SHAPES[look(index)[1]]
+    """A point of arm ``index``; no two of the first 64 are alike. ``outline`` overrides the fill where that means something else."""
+    outlined = index // COLOURS % 2 == 1 if outline is None else outline
+    kind = f"{colour(index)} {'outline' if outlined else 'solid'}"
+    corners = SHAPES[(index + index // (2 * COLOURS)) % len(SHAPES)]
     if not corners:
         return tag("circle", cx=x, cy=y, r=size, class_=kind)
     points = " ".join(f"{short(round(x + size * dx, 1))},{short(round(y + size * dy, 1))}" for dx, dy in corners)
@@ -337,8 +327,8 @@ def scatter(points: Sequence[Point], x: Axis, y: Axis, *, alt: str, steps: Seque
         if not point.named:
             dot = tag("circle", cx=across(point.x), cy=up(point.y), r=3, class_="faint")
             parts.append(group(dot, title=point.summary))
-    places = _side_by_side([across(point.x) for point in shown])
-    for k, (point, px) in enumerate(zip(shown, places, strict=True)):
+    middles = _side_by_side([across(point.x) for point in shown])
+    for k, (point, px) in enumerate(zip(shown, middles, strict=True)):
         py, height, kind = up(point.y), bottom + BELOW + LINE * k, f"bar {colour(point.index)}"
         drawn = []
         if point.along is not None:
@@ -351,24 +341,21 @@ def scatter(points: Sequence[Point], x: Axis, y: Axis, *, alt: str, steps: Seque
     return svg(WIDE, bottom + BELOW - 4 + LINE * len(shown), parts, alt=alt, kind="wide")
 
 
-def _side_by_side(wanted: Sequence[float], near: float = 3.0, apart: float = 9.0, most: float = 64.0) -> list[float]:
-    """Places of marks, those that overlap moved around their middle."""
-    bunches, found = list[list[int]](), list(wanted)
-    for i in sorted(range(len(wanted)), key=wanted.__getitem__):
-        if bunches and wanted[i] - wanted[bunches[-1][-1]] < near:
-            bunches[-1].append(i)
-        else:
-            bunches.append([i])
-    for bunch in bunches:
-        middle, step = (wanted[bunch[0]] + wanted[bunch[-1]]) / 2, min(apart, most / len(bunch))
-        for k, i in enumerate(sorted(bunch)):
-            found[i] = middle + step * (k - (len(bunch) - 1) / 2)
+def _side_by_side(wanted: Sequence[float]) -> list[float]:
+    """Where marks are drawn, those that overlap moved apart."""
+    bunches: dict[int, list[int]] = {}
+    for i, x in enumerate(wanted):
+        bunches.setdefault(round(x / 4), []).append(i)
+    found = list(wanted)
+    for bunch in bunches.values():
+        for k, i in enumerate(bunch):
+            found[i] += min(9.0, 64 / len(bunch)) * (k - (len(bunch) - 1) / 2)
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """A line: places along the axis, values there, intervals where there are any; ``runs`` are small dots."""
+    """A line: points along the axis, values there, intervals where there are any; ``runs`` are small dots."""
 
     index: int
     title: str
@@ -510,7 +497,7 @@ def bars(heads: Sequence[str], rows: Sequence[Layer], index: int, *, alt: str) -
 
 @dataclass(frozen=True, kw_only=True)
 class Heat:
-    """A square of shares over pairs of named places; ``mark``: the place of a line across, with a word."""
+    """A square of shares over pairs of named points; ``mark``: the number of a line across, with a word."""
 
     values: Sequence[Sequence[float]]
     names: Sequence[str]
@@ -520,7 +507,7 @@ class Heat:
 
 
 def heat_map(of: Heat, *, alt: str) -> Markup:
-    """A square a pair of places, the fainter the smaller; both axes run from the lower left."""
+    """A square a pair of points, the fainter the smaller; both axes run from the lower left."""
     side, left, top, scale = 250, 40, 34, 110
     size, worst = side / len(of.values), max(map(max, of.values))
 

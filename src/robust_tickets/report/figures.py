@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
@@ -211,36 +211,40 @@ def _spread(run: Run, title: str, index: int, attack: Attack) -> charts.Spread |
 
 def layers(arm: Arm, index: int) -> Markup | None:
     """What survives of a ticket, layer 1 at the bottom: heads as squares, neurons or weights as bars."""
-    ticket, rows = arm.ticket, list[charts.Layer]()
+    ticket = arm.ticket
     if ticket is None:
         return None
+    rows: list[tuple[dict[str, tuple[int, int]], list[bool]]]  # of each layer: kept and all of its parts, and its heads
     if ticket.kind == "structured":
-        heads, neurons = ([list(map(bool, mask)) for mask in ticket.masks[group]] for group in ("heads", "neurons"))
-        for own, units in zip(heads, neurons, strict=True):
-            words = f"{sum(own)} of {len(own)} heads, {sum(units)} of {len(units)} neurons"
-            rows.append(charts.Layer(title="", summary=words, shares=(sum(units) / len(units),), squares=own))
-        names, total = (
-            ["heads", "neurons"],
-            ", ".join(
-                f"{sum(map(sum, masks))} of {sum(map(len, masks))} {name}"
-                for masks, name in ((heads, "heads"), (neurons, "neurons"))
-            ),
-        )
+        masks = zip(ticket.masks["heads"], ticket.masks["neurons"], strict=True)
+        rows = [({"heads": _kept(heads), "neurons": _kept(units)}, list(map(bool, heads))) for heads, units in masks]
     else:
-        matrices = zip(ticket.names, ticket.masks["weights"], strict=False)
-        found = by_layer(ticket.family, [(name, int(np.count_nonzero(m)), m.size) for name, m in matrices])
-        for row in found:
-            words = ", ".join(f"{kept:,} of {of:,} weights in {PARTS[part]}" for part, (kept, of) in row.items())
-            pairs = [row.get(part, (0, 1)) for part in PARTS]
-            rows.append(charts.Layer(title="", summary=words, shares=tuple(kept / of for kept, of in pairs)))
-        kept, of = (sum(pair[k] for row in found for pair in row.values()) for k in (0, 1))
-        names, total = (
-            list(PARTS.values()),
-            f"{kept:,} of {of:,} weights of the layers ({100 * kept / max(of, 1):.1f} %)",
+        matrices = zip(ticket.names, ticket.masks["weights"], strict=True)
+        found = by_layer(ticket.family, [(name, *_kept(mask)) for name, mask in matrices])
+        rows = [({words: layer.get(part, (0, 1)) for part, words in PARTS.items()}, []) for layer in found]
+    drawn = [
+        charts.Layer(
+            title=str(k),
+            summary=f"layer {k}: {_counted(parts)}",
+            shares=[kept / of for name, (kept, of) in parts.items() if name != "heads"],
+            squares=squares,
         )
-    rows = [replace(row, title=str(k + 1), summary=f"layer {k + 1}: {row.summary}") for k, row in enumerate(rows)]
-    alt = f"{arm.title}. " + "; ".join(row.summary for row in rows)
-    return figure([charts.bars(names, rows, index, alt=alt)], f"{arm.title}: {total}.", "layers") if rows else None
+        for k, (parts, squares) in enumerate(rows, 1)
+    ]
+    names = list(rows[0][0])
+    total = {
+        name: (sum(parts[name][0] for parts, _ in rows), sum(parts[name][1] for parts, _ in rows)) for name in names
+    }
+    alt = f"{arm.title}. " + "; ".join(row.summary for row in drawn)
+    return figure([charts.bars(names, drawn, index, alt=alt)], f"{arm.title}: {_counted(total)}.", "layers")
+
+
+def _kept(mask: np.ndarray) -> tuple[int, int]:
+    return int(np.count_nonzero(mask)), mask.size
+
+
+def _counted(parts: Mapping[str, tuple[int, int]]) -> str:
+    return ", ".join(f"{kept:,} of {of:,} {name}" for name, (kept, of) in parts.items())
 
 
 def heat(arm: Arm) -> Markup | None:
@@ -248,17 +252,17 @@ def heat(arm: Arm) -> Markup | None:
     found = arm.distances
     if found is None or not found.points:
         return None
-    shown = len(_thin(found))
+    shown, what = len(_thin(found)), "share of units on which the tickets drawn at two points of the search differ"
     thin = "" if shown == len(found.points) else f" {shown} of {len(found.points)} points shown."
-    what = "share of units on which the tickets drawn at two points of the search differ. The fainter, the more alike."
-    return figure(maps(found, arm.title).values(), f"{arm.title}: {what}{stopped(found)}{thin}", "heat-map")
+    caption = f"{arm.title}: {what}. The fainter, the more alike.{_stopped(found)}{thin}"
+    return figure(maps(found, arm.title).values(), caption, "heat-map")
 
 
 def maps(found: Distances, title: str) -> dict[str, Markup]:
     """The drawing of each group."""
     worst = {name: max((max(row) for row in rows), default=0.0) for name, rows in found.groups.items()}
     distances = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
-    alt = f"Mask distances of the search for {title}: {distances}.{stopped(found)}"
+    alt = f"Mask distances of the search for {title}: {distances}.{_stopped(found)}"
     at, word = (found.drawn_at, "drawn here") if found.rule_at is None else (found.rule_at, "rule stops")
     shown = _thin(found)
     return {
@@ -276,17 +280,16 @@ def maps(found: Distances, title: str) -> dict[str, Markup]:
     }
 
 
-def stopped(found: Distances) -> str:
-    """Where the search stopped and the ticket was drawn, as a sentence; empty where that is not known."""
+def _stopped(found: Distances) -> str:
+    """Where the search stopped and the ticket was drawn, in words; empty where that is not known."""
     if found.stopped_at is None or found.drawn_at is None:
         return ""
     rule = f" by the rule “{found.rule}”" if found.rule else ""
-    end, drawn = found.points[found.stopped_at], found.points[found.drawn_at]
+    words = f" The search stopped at epoch {found.points[found.stopped_at]:.2f}; "
     if found.rule_at is not None:
-        return f" The search went on to epoch {end:.2f}; its rule would have stopped it at epoch {found.points[found.rule_at]:.2f}."
-    if not found.converged:
-        return f" The masks did not converge{rule}: the ticket was drawn at the last point, epoch {drawn:.2f}."
-    return f" The search stopped at epoch {end:.2f}{rule}; the ticket was drawn at epoch {drawn:.2f}."
+        return f"{words}its rule would have stopped it at epoch {found.points[found.rule_at]:.2f}."
+    words += f"the ticket was drawn at epoch {found.points[found.drawn_at]:.2f}{rule}."
+    return words if found.converged else f"{words} The masks did not converge."
 
 
 def _thin(found: Distances) -> list[int]:

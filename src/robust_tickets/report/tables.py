@@ -74,12 +74,12 @@ class Table:
 
     def only(self, *keys: str) -> Table:
         """These columns."""
-        places = {column.key: k for k, column in enumerate(self.columns)}
-        return self._of([places[key] for key in keys])
+        numbered = {column.key: k for k, column in enumerate(self.columns)}
+        return self._of([numbered[key] for key in keys])
 
-    def _of(self, places: Sequence[int]) -> Table:
-        rows = tuple(replace(row, cells=tuple(row.cells[k] for k in places)) for row in self.rows)
-        return replace(self, columns=tuple(self.columns[k] for k in places), rows=rows)
+    def _of(self, kept: Sequence[int]) -> Table:
+        rows = tuple(replace(row, cells=tuple(row.cells[k] for k in kept)) for row in self.rows)
+        return replace(self, columns=tuple(self.columns[k] for k in kept), rows=rows)
 
 
 def plain_table(caption: str, heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -151,14 +151,9 @@ def verdict(run: Run, attack: str) -> Verdict:
         n = min(pair.n for pair in pairs)
         what = f"under {title}, no arm is shown to be harder to fool"
         lines.append(f"No difference beyond noise at n{GLUE}={GLUE}{n}: {what}.")
-    known = [
-        f"Against {pair.other.title}: {pair}{'' if pair.adjusted < ALPHA else ', within noise'}." for pair in pairs
-    ]
-    apart = [arm.title for arm in rest if (best.name, arm.name) not in tests]
-    known += (
-        [f"No paired test against {numbers.listed(apart)}: no attacked example is stored for both."] if apart else []
-    )
-    sentences = (f"{accuracy}.", *known) if rest else ("There is no other arm to compare it with.",)
+    noise = {pair.other.name: "" if pair.adjusted < ALPHA else ", within noise" for pair in pairs}
+    against = [f"Against {pair.other.title}: {pair}{noise[pair.other.name]}." for pair in pairs]
+    sentences = (f"{accuracy}.", *against) if rest else ("There is no other arm to compare it with.",)
     return Verdict(attack=attack, headline=" ".join(lines), sentences=sentences, sure=bool(better))
 
 
