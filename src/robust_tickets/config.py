@@ -121,6 +121,12 @@ class Settings:
         return f"{type(self).__name__}.{name}"
 
 
+def refuse(broken: Any, message: str, hint: str) -> None:
+    """Refuse settings that do not go together."""
+    if broken:
+        raise TicketsError(message, hint=hint, code="settings.rule")
+
+
 def one_of(what: str, value: Any, known: Iterable[Any]) -> None:
     """Refuse a ``value`` that is not among ``known``: a typo must not choose the other branch."""
     known = tuple(known)

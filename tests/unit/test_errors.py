@@ -26,8 +26,10 @@ CODED = (
     "report",
     "reproduce",
     "resources",
+    "search",
     "stats",
     "ticket",
+    "train",
 )
 ERRORS = {"TicketsError", "DamagedError", "BusyError"}
 

@@ -84,6 +84,7 @@ class PerTask:
             raise TicketsError(
                 f"{name!r} is no task with settings of {cls.__name__} ({', '.join(cls.PER_TASK)}), and no registered one",
                 hint=f"{did_you_mean(name.lower(), {**cls.PER_TASK, **TASKS})}; for a task of your own, {cls.__name__}() has the defaults",
+                code="search.task",
             )
         made: Self = build(cls, cls.PER_TASK.get(task, {}), task)
         return dataclasses.replace(made, **changes)  # type: ignore[type-var]
@@ -111,7 +112,7 @@ class SearchRun(TrainingRun):
     @property
     def task(self) -> Task:
         if self.given is None:
-            raise TicketsError("the search needs a task", hint="give one: method(classifier, task)")
+            raise TicketsError("the search needs a task", hint="give one: method(classifier, task)", code="search.task")
         return self.given
 
 
@@ -134,7 +135,9 @@ class Search(PerTask):
         """
         if tuned is not None and self.tuning is None:
             raise TicketsError(
-                f"{type(self).__name__} does not begin with a fine-tuned model, got tuned=", hint="leave it out"
+                f"{type(self).__name__} does not begin with a fine-tuned model, got tuned=",
+                hint="leave it out",
+                code="search.tuned",
             )
         work = Path(folder) if folder else None
         start = self.start(clf, task, work, tuned)

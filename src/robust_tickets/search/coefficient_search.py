@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from robust_tickets import progress
-from robust_tickets.config import fraction, setting
+from robust_tickets.config import fraction, refuse, setting
 from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.search import stopping
@@ -85,6 +85,7 @@ class MaskTrace:
                 f"the search diverged by step {step}: loss {mean}",
                 hint="lower its learning rate or step size",
                 exit_code=FAILED,
+                code="search.diverged",
             )
         self._loss, self._count = None, 0
         self.losses.append(mean)
@@ -175,20 +176,16 @@ class CoefficientSearch(Search, TrainingSettings):
         super().__post_init__()
         name = type(self).__name__
         for part, usual in (("mini", "0.05 is the paper's"), ("at_epoch", "0.2 is the released scripts'")):
-            if not 0 < getattr(self, part) <= self.epochs:
-                raise TicketsError(
-                    f"{name}.{part} must be in (0, {self.epochs}] epochs, got {getattr(self, part)}", hint=usual
-                )
-        if self.horizon and self.horizon < self.epochs:
-            raise TicketsError(
-                f"{name}.horizon is {self.horizon} epochs, less than the {self.epochs} that are run",
-                hint="raise it, or 0",
+            refuse(
+                not 0 < getattr(self, part) <= self.epochs,
+                f"{name}.{part} must be above 0 and at most epochs",
+                hint=usual,
             )
+        refuse(
+            self.horizon and self.horizon < self.epochs, f"{name}.horizon is less than epochs", hint="raise it, or 0"
+        )
         for at, stop in (("before", "official"), ("first", "paper")):
-            if self.at == at and self.stop != stop:
-                raise TicketsError(
-                    f"{name}.at is {at!r}, which is the {stop} rule's, and stop is {self.stop!r}", hint=f"stop={stop!r}"
-                )
+            refuse(self.at == at and self.stop != stop, f"{name}.at={at!r} is the {stop} rule's", hint=f"stop={stop!r}")
 
     @property
     def drawn(self) -> str:

@@ -32,8 +32,7 @@ from torch import Tensor
 from robust_tickets import progress
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.classifier import ModelClassifier
-from robust_tickets.config import setting
-from robust_tickets.errors import TicketsError
+from robust_tickets.config import refuse, setting
 from robust_tickets.search.base import Found, Search, SearchRun, Start, checked, origin_of
 from robust_tickets.seeds import derive
 from robust_tickets.stages import identity_of
@@ -82,11 +81,11 @@ class IMP(Search, TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 0 < self.step <= self.sparsity < 1:
-            raise TicketsError(
-                f"IMP.step and IMP.sparsity must be 0 < step <= sparsity < 1, got {self.step} and {self.sparsity}",
-                hint="sparsity=0.6 in steps of 0.1 is six rounds",
-            )
+        refuse(
+            not 0 < self.step <= self.sparsity < 1,
+            "IMP needs 0 < step <= sparsity < 1",
+            hint="step=0.1, sparsity=0.6: six rounds",
+        )
 
     def start(
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None

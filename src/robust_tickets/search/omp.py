@@ -61,12 +61,16 @@ class OMP(Search, Settings):
         for given in (clf,) if tuned is None else (clf, tuned):
             as_model(given, "pruned")
         if self.of == "pretrained" and tuned is not None:
-            raise TicketsError("OMP(of='pretrained') looks at theta_0, got tuned=", hint="use of='finetuned'")
+            raise TicketsError(
+                "OMP(of='pretrained') looks at theta_0, got tuned=", hint="use of='finetuned'", code="search.tuned"
+            )
         theta = clf if tuned is None else tuned
         if self.of == "finetuned" and tuned is None:
             if task is None:
                 raise TicketsError(
-                    "OMP(of='finetuned') needs a task to fine-tune on", hint="give one, or tuned=a classifier"
+                    "OMP(of='finetuned') needs a task to fine-tune on",
+                    hint="give one, or tuned=a classifier",
+                    code="search.task",
                 )
             theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder)
         origin = origin_of(clf, task if self.of == "finetuned" else None)

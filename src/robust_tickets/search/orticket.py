@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.objective import Adversary, Kind
 from robust_tickets.classifier.base import as_model
-from robust_tickets.config import component, counted, digest, fraction, setting
-from robust_tickets.errors import TicketsError
+from robust_tickets.config import component, counted, digest, fraction, refuse, setting
 from robust_tickets.registry import code_of
 from robust_tickets.search.base import Start, named
 from robust_tickets.search.earlyrobust import EarlyRobust
@@ -69,11 +68,11 @@ class ORTicket(EarlyRobust):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.mask_share + self.random_share > 1 + 1e-9:
-            raise TicketsError(
-                f"ORTicket.mask_share and random_share are {self.mask_share} and {self.random_share} of the {self.mask_probability} chosen",
-                hint="BERT's are 0.8 and 0.1 of 0.15",
-            )
+        refuse(
+            self.mask_share + self.random_share > 1 + 1e-9,
+            "ORTicket.mask_share and random_share are more than 1",
+            hint="BERT's are 0.8 and 0.1",
+        )
 
     @property
     def needs_task(self) -> bool:
@@ -154,11 +153,7 @@ class ORTicket(EarlyRobust):
 
         model = clf.needs_model("searched").model
         most = model.config.max_position_embeddings - layout_of(model).reserved_positions
-        if not 4 <= self.block <= most:
-            raise TicketsError(
-                f"ORTicket.block must be in 4 … {most}, the positions of {clf.identity}; got {self.block}",
-                hint="change it",
-            )
+        refuse(not 4 <= self.block <= most, f"ORTicket.block must be 4 to {most} tokens", hint="128 is the default")
 
 
 REGISTERED = ORTicket

@@ -100,6 +100,7 @@ class Prasanna(Search, Settings):
             raise TicketsError(
                 "importance pruning stops by accuracy on the validation split, which is empty",
                 hint="give validation rows",
+                code="search.validation",
             )
         theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned
         settings = replace(self, tuning=determining(self.tuning, self.seed) if tuned is None else TUNING)

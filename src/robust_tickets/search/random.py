@@ -18,7 +18,7 @@ import numpy as np
 
 from robust_tickets.backbone.layout import Layout, layout_of
 from robust_tickets.classifier.base import as_model
-from robust_tickets.config import Settings, describe, fraction
+from robust_tickets.config import Settings, describe, fraction, refuse
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.base import Found, Search
 from robust_tickets.search.earlyrobust import TABLE6
@@ -74,27 +74,27 @@ class RandomTicket(Search, Settings):
     def matches(self, kind: str | None) -> bool:
         """Whether single weights are drawn beside a ticket of ``kind`` (none: no ticket to match); refuses what does not go together."""
         weights = self.sparsity is not None or kind == "unstructured"
-        if self.match == "global" and kind is not None:
-            raise TicketsError(
-                "RandomTicket(match='global') does not look at a ticket", hint="use match='layer', or leave like out"
-            )
+        refuse(
+            self.match == "global" and kind is not None,
+            "RandomTicket(match='global') matches no ticket",
+            hint="match='layer', or leave like out",
+        )
         if self.match == "layer" and kind is None:
             hint = 'like=ticket in Python, --like FOLDER, like = "ARM" in a recipe'
-            raise TicketsError("RandomTicket(match='layer') matches the counts of a ticket, got none", hint=hint)
-        if self.match == "matrix" and not weights:
             raise TicketsError(
-                "RandomTicket(match='matrix') is for single weights",
-                hint="give sparsity=, like=an unstructured ticket, or match='layer'",
+                "RandomTicket(match='layer') matches the counts of a ticket, got none", hint=hint, code="settings.rule"
             )
-        if self.round_to > 1 and weights:
-            raise TicketsError(
-                "RandomTicket.round_to rounds neurons, a ticket of single weights has none", hint="round_to=1"
-            )
-        if kind == "structured" and weights:
-            raise TicketsError(
-                "RandomTicket(sparsity=…) draws single weights, the ticket to match has heads and neurons",
-                hint="leave sparsity out",
-            )
+        refuse(
+            self.match == "matrix" and not weights,
+            "RandomTicket(match='matrix') is for single weights",
+            hint="give sparsity=",
+        )
+        refuse(self.round_to > 1 and weights, "RandomTicket.round_to rounds neurons", hint="round_to=1")
+        refuse(
+            kind == "structured" and weights,
+            "RandomTicket(sparsity=…) matches no heads and neurons",
+            hint="leave sparsity out",
+        )
         return weights
 
     def _units(self, model: PreTrainedModel, layout: Layout, like: Ticket | None) -> Ticket:
@@ -172,10 +172,13 @@ def _same_backbone(like: Ticket, family: str, sizes: Mapping[str, Any]) -> None:
         raise TicketsError(
             f"the ticket to match is for another backbone ({like.family}) than the model ({family})",
             hint="match its own",
+            code="ticket.family",
         )
     if shape != sizes:
         raise TicketsError(
-            f"the ticket to match is for a {family} of other sizes than the model's", hint="match one of this model"
+            f"the ticket to match is for a {family} of other sizes than the model's",
+            hint="match one of this model",
+            code="ticket.shape",
         )
 
 

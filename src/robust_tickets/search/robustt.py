@@ -34,7 +34,7 @@ from torch import Tensor
 
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.objective import Adversary
-from robust_tickets.config import build, component, fraction, setting
+from robust_tickets.config import build, component, fraction, refuse, setting
 from robust_tickets.data.batching import batches_of
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.search.base import (
@@ -115,23 +115,26 @@ class RobustT(Search, TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.round_to > 1 and self.finds == "unstructured":
-            raise TicketsError(
-                "RobustT.round_to rounds neurons, a ticket of single weights has none", hint='granularity="neuron"'
-            )
-        if self.run_epochs > self.epochs:
-            raise TicketsError(
-                f"RobustT.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs"
-            )
-        if self.clip_scope == "all" and (self.accumulate > 1 or self.clip == 0):
-            raise TicketsError(
-                "RobustT(clip_scope='all') clips, and after every batch", hint="accumulate=1 and clip above 0"
-            )
-        if self.clip_scope == "all" and self.adversary is not None and self.adversary.updates > 1:
-            raise TicketsError(
-                "RobustT(clip_scope='all') is defined for one update a batch",
-                hint="use clip_scope='gates' with this adversary",
-            )
+        refuse(
+            self.round_to > 1 and self.finds == "unstructured",
+            "RobustT.round_to rounds neurons",
+            hint='granularity="neuron"',
+        )
+        refuse(
+            self.run_epochs > self.epochs,
+            f"RobustT.run_epochs is more than epochs ({self.epochs})",
+            hint="raise epochs",
+        )
+        refuse(
+            self.clip_scope == "all" and (self.accumulate > 1 or self.clip == 0),
+            "RobustT(clip_scope='all') clips, and after every batch",
+            hint="accumulate=1 and clip above 0",
+        )
+        refuse(
+            self.clip_scope == "all" and self.adversary is not None and self.adversary.updates > 1,
+            "RobustT(clip_scope='all') takes one update a batch",
+            hint="clip_scope='gates'",
+        )
 
     def start(
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
@@ -193,6 +196,7 @@ class RobustT(Search, TrainingSettings):
             raise TicketsError(
                 f"the search in {run.folder} has run {run.done / run.per_epoch:g} epochs already, asked for {self.run_epochs}",
                 hint="give another folder",
+                code="search.epochs",
             )
         ticket = self.draw(z, theta)
         about = {**ticket.provenance, "steps_run": run.done}
@@ -296,6 +300,7 @@ class GateTrace:
                 f"the search diverged by step {step}: loss {loss}",
                 hint="lower its learning rate or step size",
                 exit_code=FAILED,
+                code="search.diverged",
             )
         self.lines.append(
             {

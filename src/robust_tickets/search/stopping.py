@@ -25,7 +25,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from robust_tickets.errors import TicketsError
+from robust_tickets.config import refuse
 
 Masks = Sequence[np.ndarray]  # one per layer
 
@@ -96,16 +96,13 @@ def fixed(far: np.ndarray, last: int) -> int | None:
 
 def pairs(ends: Sequence[int], total: int) -> list[int]:
     """The points of ``at="before"``: each end of a mini-epoch and the update after it, as far as there is one."""
-    if any(later - end < 2 for end, later in pairwise(ends)):
-        raise TicketsError(
-            "at='before' needs mini-epochs of two updates or more", hint="more data, smaller batches or a larger mini"
-        )
+    refuse(
+        any(later - end < 2 for end, later in pairwise(ends)),
+        "at='before' needs two updates a mini-epoch",
+        hint="a larger mini",
+    )
     found = [step for end in ends if end < total for step in (end, end + 1)]
-    if not found:  # the only mini-epoch is the whole search, and no update follows it
-        raise TicketsError(
-            "at='before' needs two mini-epochs or more, got one: the whole search",
-            hint="a smaller mini, or more epochs",
-        )
+    refuse(not found, "at='before' needs two mini-epochs", hint="a smaller mini, or more epochs")
     return found
 
 

@@ -90,7 +90,9 @@ def _header(order: list[str], tensors: Mapping[str, Tensor]) -> bytes:
         tensor = tensors[name]
         if tensor.dtype not in TYPES:
             raise TicketsError(
-                f"a checkpoint cannot hold {name!r} of type {tensor.dtype}", hint=f"one of {', '.join(map(str, TYPES))}"
+                f"a checkpoint cannot hold {name!r} of type {tensor.dtype}",
+                hint=f"one of {', '.join(map(str, TYPES))}",
+                code="checkpoint.type",
             )
         end = at + size_of(tensor)
         entries[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
@@ -139,6 +141,7 @@ def write(folder: Path, state: State) -> Path:
             f"could not write the checkpoint {final}: {problem.strerror or problem}",
             hint=f"free some space ({-(-size // 10**6)} MB are needed) or choose another folder; the same command then resumes",
             exit_code=FAILED,
+            code="checkpoint.write",
         ) from None
     for older in folder.glob(f"{PREFIX}*"):
         if older != final:
@@ -244,6 +247,7 @@ def restore(run: TrainingRun, state: State) -> None:
         raise TicketsError(
             f"the run in {run.folder} was begun on {begun_on}, the model is on {run.device.type}",
             hint=f"continue on the device it was begun on, or remove {run.folder}/checkpoint to start over",
+            code="resume.device",
         )
     threads, here = state.values.get("threads"), torch.get_num_threads()
     if begun_on == "cpu" and threads not in (None, here):
@@ -258,12 +262,15 @@ def restore(run: TrainingRun, state: State) -> None:
             f"the run in {run.folder} read its texts {before}, now they would be read {now}",
             hint="set ROBUST_TICKETS_CACHE as it was when the run was begun (tokens could be kept then and cannot now, or the other way "
             f"round), or remove {run.folder}/checkpoint to start over",
+            code="resume.reading",
         )
     trained = _trained(run)
     saved = {name.removeprefix("part/"): value for name, value in state.tensors.items() if name.startswith("part/")}
     if saved.keys() != trained.keys():
         raise TicketsError(
-            f"the checkpoint in {run.folder} does not fit the model", hint="remove the folder to start over"
+            f"the checkpoint in {run.folder} does not fit the model",
+            hint="remove the folder to start over",
+            code="resume.model",
         )
     with torch.no_grad():
         for name, value in trained.items():

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets.classifier.base import as_model
-from robust_tickets.config import setting
+from robust_tickets.config import refuse, setting
 from robust_tickets.data.batching import batches_of, report_cut
-from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive, numpy_generator
 from robust_tickets.stages import identity_of
 from robust_tickets.train.settings import Length, TrainingSettings
@@ -92,14 +91,16 @@ class FineTune(TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.run_epochs > self.epochs:
-            raise TicketsError(
-                f"FineTune.run_epochs is at most epochs ({self.epochs}), got {self.run_epochs}", hint="raise epochs"
-            )
-        if self.run_epochs and (self.max_steps is not None or self.horizon is not None):
-            raise TicketsError(
-                "FineTune.run_epochs brings its own horizon, that of all epochs", hint="leave max_steps and horizon out"
-            )
+        refuse(
+            self.run_epochs > self.epochs,
+            f"FineTune.run_epochs is more than epochs ({self.epochs})",
+            hint="raise epochs",
+        )
+        refuse(
+            self.run_epochs and (self.max_steps or self.horizon),
+            "FineTune.run_epochs sets the horizon",
+            hint="leave max_steps and horizon out",
+        )
 
     def length(self, per_epoch: int) -> Length:
         total = (self.run_epochs or self.epochs) * per_epoch

@@ -90,7 +90,10 @@ class Metrics:
 
 def _failed(path: Path, problem: OSError) -> TicketsError:
     return TicketsError(
-        f"could not write {path}: {problem.strerror}", hint="check the disk and the folder's rights", exit_code=FAILED
+        f"could not write {path}: {problem.strerror}",
+        hint="check the disk and the folder's rights",
+        exit_code=FAILED,
+        code="metrics.write",
     )
 
 
@@ -309,7 +312,9 @@ class TrainingRun:
     def _prepare(self, parts: Mapping[str, nn.Module], step: Step, rates: Mapping[str, float] | None = None) -> None:
         one_process()
         if self.per_epoch == 0:
-            raise TicketsError("nothing to train on: the training split is empty", hint="check the data file")
+            raise TicketsError(
+                "nothing to train on: the training split is empty", hint="check the data file", code="train.empty"
+            )
         self.step, self.parts = step, {**parts, **step.parts}
         if isinstance(self.batches, Batches):
             self.batches = replace(self.batches, views=step.views)
@@ -386,16 +391,29 @@ class TrainingRun:
 
     def _check(self, loss: float, exploded: bool, step: int) -> None:
         if loss - loss != 0:
-            raise TicketsError(f"{self.title}: the loss became {loss} by step {step}", hint=LOWER, exit_code=FAILED)
+            raise TicketsError(
+                f"{self.title}: the loss became {loss} by step {step}",
+                hint=LOWER,
+                exit_code=FAILED,
+                code="train.diverged",
+            )
         if exploded:
-            raise TicketsError(f"{self.title}: the gradient exploded by step {step}", hint=LOWER, exit_code=FAILED)
+            raise TicketsError(
+                f"{self.title}: the gradient exploded by step {step}",
+                hint=LOWER,
+                exit_code=FAILED,
+                code="train.diverged",
+            )
 
     def _check_weights(self) -> None:
         # few kernels, for all at once
         norm = torch.nn.utils.get_total_norm([p.detach() for p in self.parameters.values() if p.numel()])
         if not torch.isfinite(norm):
             raise TicketsError(
-                f"{self.title}: the weights are not finite after step {self.done}", hint=LOWER, exit_code=FAILED
+                f"{self.title}: the weights are not finite after step {self.done}",
+                hint=LOWER,
+                exit_code=FAILED,
+                code="train.diverged",
             )
 
     def _evaluate(self) -> None:
@@ -463,6 +481,7 @@ def one_process() -> None:
         raise TicketsError(
             f"training runs in one process on one device, got {processes}",
             hint="start it without torchrun",
+            code="train.processes",
         )
 
 

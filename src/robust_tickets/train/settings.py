@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from robust_tickets.adversary.objective import Adversary, Kind, defined, usable
 from robust_tickets.config import Settings, component, setting
-from robust_tickets.errors import TicketsError
 
 if TYPE_CHECKING:
     from robust_tickets.data.task import Task
@@ -24,16 +23,6 @@ class Optim:
     clip: float = 1.0
     eps: float = 1e-8
     betas: tuple[float, float] = (0.9, 0.999)
-
-    def __post_init__(self) -> None:
-        if self.lr <= 0:
-            raise TicketsError(f"the learning rate must be positive, got {self.lr}", hint="2e-5 is the papers' value")
-        if not 0 <= self.warmup < 1:
-            raise TicketsError(
-                f"warmup is a fraction of the steps in [0, 1), got {self.warmup}", hint="0.1 warms up for 10 % of them"
-            )
-        if self.weight_decay < 0 or self.clip < 0:
-            raise TicketsError("weight_decay and clip must not be negative", hint="0 switches them off")
 
     def lr_at(self, step: int, horizon: int) -> float:
         """Learning rate of the update that follows ``step`` updates: linear up from 0, then linear down to 0 at ``horizon``."""
@@ -58,11 +47,11 @@ class TrainingSettings(Settings):
     trains: ClassVar[Kind] = "classification"
 
     epochs: int = setting(1, at_least=1)
-    lr: float = 2e-5
+    lr: float = setting(2e-5, above=0, hint="2e-5 is the papers' value")
     batch_size: int = setting(32, at_least=1)
-    weight_decay: float = 0.0
-    warmup: float = 0.0  # fraction of the updates
-    clip: float = 1.0
+    weight_decay: float = setting(0.0, at_least=0)
+    warmup: float = setting(0.0, at_least=0, below=1, hint="0.1 warms up for 10 % of the updates")
+    clip: float = setting(1.0, at_least=0, hint="0 switches it off")
     accumulate: int = setting(1, at_least=1)  # batches per update
     precision: Literal["fp32", "bf16"] = "fp32"
     # graph: CUDA graphs, where there is a CUDA device
@@ -78,7 +67,6 @@ class TrainingSettings(Settings):
         super().__post_init__()
         usable(self.adversary, self.accumulate)
         defined(self.adversary, self.trains)
-        self.optim  # noqa: B018  # checks its numbers
 
     @property
     def optim(self) -> Optim:

@@ -90,6 +90,7 @@ def make_step(
         raise TicketsError(
             f"{type(adversary).__name__} reads views of texts, and there are none here",
             hint="an adversary with views is defined_for classification",
+            code="adversary.views",
         )
     half = Half(model, layout, gates) if precision == "bf16" and not autocast else None
 
@@ -151,7 +152,9 @@ def adamw(parts: Mapping[str, nn.Module], optim: Optim, rates: Mapping[str, floa
     spared = {id(p) for p in _spared(parts.values())}
     named = named_parameters(parts)
     if not named:
-        raise TicketsError("nothing to train: no parameter requires a gradient", hint="unfreeze the model")
+        raise TicketsError(
+            "nothing to train: no parameter requires a gradient", hint="unfreeze the model", code="train.frozen"
+        )
     paces = {name: (rates or {}).get(name.partition(".")[0], optim.lr) / optim.lr for name in named}
     groups: list[dict[str, Any]] = []
     for pace in dict.fromkeys(paces.values()):
