@@ -274,15 +274,6 @@ def test_a_ticket_of_single_weights_keeps_its_counts_by_head(
     assert outcome.ticket["by_mlp"][1] == [int(sum(mask.sum() for mask in rest)), sum(mask.size for mask in rest)]
 
 
-def test_how_many_runs_fit_is_estimated(capsys: pytest.CaptureFixture[str], tmp_path: Path, world: World) -> None:
-    ask = ["ER-T1", "--only", "task=sst2", "--only", "method=finetune", "--only", "metric=clean", "--seeds", "2"]
-    told = dry(capsys, tmp_path, *ask, *world.flags, "--budget", "1s")
-    assert told["fit"] == 0
-    one = told["seconds"]["total"] / 2
-    for runs in (1, 2):
-        assert dry(capsys, tmp_path, *ask, *world.flags, "--budget", f"{(runs + 0.5) * one:.0f}s")["fit"] == runs
-
-
 ARMS = ("robustt", "finetune_rt", "freelb", "infobert", "pgd")
 
 

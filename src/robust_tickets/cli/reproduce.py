@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -27,12 +27,10 @@ from robust_tickets.reproduce.published import Table
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from robust_tickets.reproduce.cost import Cost
     from robust_tickets.reproduce.outcome import Outcome
     from robust_tickets.reproduce.paths import Paths
     from robust_tickets.reproduce.plan import Plan
     from robust_tickets.reproduce.runner import Summary
-    from robust_tickets.reproduce.worker import Request
 
 SHORT = {"textfooler": "Fooler", "textbugger": "Bugger", "bertattack": "BERT-A"}
 HEADERS = {
@@ -121,6 +119,10 @@ class RunOptions(Settings):
     out: Path = Path("runs/reproduce")
     page: Path | None = None
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.seconds  # refused before anything is run
+
     def shown(self, name: str) -> str:
         return flag(name)
 
@@ -199,8 +201,7 @@ def reproduce(
     is_folder(run.out)
     if plan.job:
         return single(plan, run, files.paths(), log=common.quiet)
-    planned = planned_of(tables, plan, run, files.paths())
-    return Answer(data=planned.data(), show=planned.show) if plan.dry_run else whole(planned, log=common.quiet)
+    return whole(tables, plan, run, files.paths(), log=common.quiet)
 
 
 def _refused(message: str, hint: str) -> TicketsError:
@@ -242,8 +243,6 @@ def contents(paper: str | None) -> Answer:
 
 def as_published(table: Table) -> Answer:
     """One table with its notes and what is found against its numbers."""
-    from robust_tickets.report.tables import plain_table, to_terminal
-
     cells, paper = papers.cells(table.id), papers.paper(table.paper)
     notes = [*table.notes, *papers.summary(table.id)]
     metrics = {column.metric: papers.METRICS[column.metric] for column in table.columns}
@@ -262,15 +261,10 @@ def as_published(table: Table) -> Answer:
         _line(console, f"{table.id}  {table.title}", style="bold")
         _line(console, f"{table.source}: {paper.title}")
         for task in table.tasks if cells else ():
-            rows = [
-                (
-                    row.name,
-                    *(values.get((task, row.name, row.backbone, c.metric, c.attack), NONE) for c in table.columns),
-                )
-                for row in table.rows
-                if row.task == task
-            ]
-            console.print(to_terminal(plain_table(task, [task, *heads], rows), console, console.options))
+            rows = [row for row in table.rows if row.task == task]
+            keys = [(c.metric, c.attack) for c in table.columns]
+            shown = [[values.get((task, row.name, row.backbone, *key), NONE) for key in keys] for row in rows]
+            _grid(console, [task, *heads], [[row.name, *own] for row, own in zip(rows, shown, strict=True)])
         if not cells:
             _line(console, f"{table.shows} Its values are not in the paper's text. To redraw it: {table.redrawn}.")
         if "encoder_millions" in metrics:
@@ -282,6 +276,12 @@ def as_published(table: Table) -> Answer:
     return Answer(data=data, show=show)
 
 
+def _grid(console: Console, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from robust_tickets.report.tables import plain_table, to_terminal
+
+    console.print(to_terminal(plain_table("", heads, rows), console, console.options))
+
+
 def _line(console: Console, words: str, first: str = "", style: str = "") -> None:
     from rich.text import Text
 
@@ -291,181 +291,153 @@ def _line(console: Console, words: str, first: str = "", style: str = "") -> Non
     console.print(Text(filled, style=style))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Planned:
-    """A plan with what is done, and what the rest costs on this machine."""
+def single(asked: PlanOptions, run: RunOptions, paths: Paths, *, log: bool) -> Answer:
+    """Run single jobs with the attacks that can be had here; no table is filled. With ``dry_run`` name them alone."""
+    from robust_tickets.reproduce.paths import missing
+    from robust_tickets.reproduce.protocol import attacks, refuse_confirming
 
-    plan: Plan
-    run: RunOptions
-    paths: Paths
-    outcomes: tuple[Outcome, ...]
-    cost: Cost
-    device: str
-    refused: dict[Job, str]  # why results that are there are not taken
-    elsewhere: dict[str, Any] | None  # on the GPU that the numbers were measured on, where this is none
-
-    def lines(self) -> list[str]:
-        """The plan in a few lines, and what is missing, with how many cells cannot be made without it."""
-        plan, cost, budget = self.plan, self.cost, self.run.seconds
-        cannot = Counter(cell.why for cell in plan.cells if cell.why)
-        counts = f"{len(plan.cells)} cells, {cannot.total()} that cannot be run here; "
-        lines = [
-            plan.title,
-            f"{counts}{len(plan.units)} runs ({len(plan.searches)} searches alone), {len(cost.done)} done",
-        ]
-        for why, count in Counter(self.refused.values()).items():
-            lines.append(f"not taken: {why} (results: {count}); give another folder as --results")
-        other = self.elsewhere and f"; about {duration(self.elsewhere['seconds'])} on {self.elsewhere['device']}"
-        lines.append(f"cost of the rest: about {duration(cost.total)} on {self.device}{other or ''}")
-        if budget is not None:
-            lines.append(f"budget {duration(budget)}: about {self.fit(budget)} of {len(cost.units)} runs fit")
-        lines += [f"missing: {why} (cells: {count})" for why, count in cannot.items()]
-        return lines + [
-            f"missing for some attacks: {one}" for one in plan.missing if not any(one in why for why in cannot)
-        ]
-
-    def show(self, console: Console) -> None:
-        """The same in the terminal, with a line for each arm."""
-        from robust_tickets.report.tables import plain_table, to_terminal
-
-        for line in self.lines():
-            _line(console, line)
-        rows = [
-            (
-                row["arm"],
-                row["task"],
-                str(row["runs"]),
-                str(row["done"]),
-                duration(row["seconds"]),
-                ", ".join(row["attacks"]),
-            )
-            for row in self.arms()
-        ]
-        console.print(
-            to_terminal(
-                plain_table("", ("arm", "task", "runs", "done", "left", "attacks"), rows), console, console.options
-            )
-        )
-
-    def arms(self) -> list[dict[str, Any]]:
-        """Each arm and task: its runs, what of them is done, what the others cost and what attacks them."""
-        groups: dict[tuple[str, str, str], list[Job]] = {}
-        for unit in self.plan.units:
-            groups.setdefault((unit.backbone, unit.task, unit.arm), []).append(unit)
-        left = self.cost.units
-        return [
-            {
-                "backbone": backbone, "task": task, "arm": arm, "runs": len(units), "done": sum(u not in left for u in units),
-                "seconds": sum(left.get(unit, 0.0) for unit in units),
-                "attacks": list(dict.fromkeys(one.name for unit in units for one in self.plan.attacks[unit])),
-            }
-            for (backbone, task, arm), units in groups.items()
-        ]  # fmt: skip
-
-    def fit(self, budget: float) -> int:
-        """How many runs of the order would be ended in time."""
-        times = list(self.cost.units.values())
-        return sum(sum(times[: i + 1]) <= budget for i in range(len(times)))
-
-    def data(self) -> dict[str, Any]:
-        """The same for JSON."""
-        plan, cost, budget = self.plan, self.cost, self.run.seconds
-        return {
-            "title": plan.title,
-            "device": self.device,
-            "cells": [{**asdict(cell), "units": [unit.id for unit in cell.units]} for cell in plan.cells],
-            "units": [unit.id for unit in plan.units],
-            "arms": self.arms(),
-            "done": [unit.id for unit in cost.done],
-            "refused": list(self.refused.values()),
-            "seconds": {"search": cost.search, "train": cost.train, "attack": cost.attack, "total": cost.total},
-            "elsewhere": self.elsewhere,
-            "missing": list(plan.missing),
-            **({} if budget is None else {"budget": budget, "fit": self.fit(budget)}),
-        }
+    groups = () if asked.search_only else ("main",) if asked.groups is None else asked.groups
+    refuse_confirming(groups)
+    jobs: dict[Job, list[str]] = {}
+    for unit in map(Job.of_id, asked.job):
+        own, jobs[unit] = missing(paths, unit), []
+        for one in attacks(unit.task, groups, unit.flavour):
+            if lacks := [words for words in missing(paths, unit, (one,)) if words not in own]:
+                warn(f"{unit.id}: {one.name} is left out: {'; '.join(lacks)}")
+            else:
+                jobs[unit].append(one.name)
+    data: dict[str, Any] = {"jobs": {unit.id: names for unit, names in jobs.items()}}
+    if asked.dry_run:
+        lines = [" ".join([id, *names]) for id, names in data["jobs"].items()]
+        return Answer(data=data, show=lambda _: print("\n".join(lines)))
+    summary = _run(jobs, jobs if asked.search_only else (), run, paths, log=log)
+    data["work"] = _work(summary)
+    return Answer(
+        data=data, show=lambda _: print("\n".join(_ended(summary))), exit_code=FAILED if summary.failed else 0
+    )
 
 
-def planned_of(tables: Sequence[str], asked: PlanOptions, run: RunOptions, paths: Paths) -> Planned:
-    """The plan of tables or of a campaign, held against the results that are there."""
+def _run(
+    jobs: Mapping[Job, Sequence[str]], searches: Collection[Job], run: RunOptions, paths: Paths, *, log: bool
+) -> Summary:
+    """Run jobs with their attacks; of ``searches`` the ticket suffices."""
+    from robust_tickets.reproduce.runner import run_jobs
+    from robust_tickets.reproduce.worker import Request
+
+    where: dict[str, Any] = {"paths": paths, "store": run.out.absolute(), "results": run.results.absolute()}
+    how = {"processes": run.processes, "drop_models": run.drop_models}
+    requests = [
+        Request(unit=unit, attacks=tuple(names), search_only=unit in searches, **where, **how)
+        for unit, names in jobs.items()
+    ]
+    return run_jobs(requests, budget=run.seconds, log=log)
+
+
+def _work(summary: Summary) -> dict[str, Any]:
+    named = {name: [unit.id for unit in getattr(summary, name)] for name in ("done", "found", "failed", "left")}
+    return {**named, "why": dict(summary.why)}
+
+
+def _ended(summary: Summary) -> list[str]:
+    """Which runs failed, by reason, and how many are left."""
+    failed = Counter(why.replace("\n  hint: ", "; ").splitlines()[0] for why in summary.why.values())
+    lines = [f"failed: {count} of the runs: {why}" for why, count in failed.items()]
+    return lines + ([f"left by the budget: {len(summary.left)} runs; the same command resumes"] if summary.left else [])
+
+
+def whole(tables: Sequence[str], asked: PlanOptions, run: RunOptions, paths: Paths, *, log: bool) -> Answer:
+    """Say what tables or a campaign cost; but in a dry run, run what is left, fill the tables, write them."""
     from robust_tickets.reproduce import plan as plans
-    from robust_tickets.reproduce.cost import OURS, cost, device
     from robust_tickets.reproduce.outcome import foreign, read_all
     from robust_tickets.reproduce.protocol import part_of
 
     how: dict[str, Any] = {"only": plans.read_only(asked.only), "flavour": asked.flavour, "seeds": asked.seeds}
     how |= {"groups": asked.groups, "paths": paths}
     plan = plans.campaign(asked.campaign, **how) if asked.campaign else plans.plan(tables, **how)
-    outcomes, on = read_all(run.results), device()
+    outcomes = read_all(run.results)
     concerned = [one for one in outcomes if one.unit in plan.attacks or (part_of(one.notes) and not paths.subset)]
     refused = {one.unit: why for one in concerned if (why := foreign(one, paths))}
-    taken = tuple(one for one in outcomes if one.unit not in refused)
-    there = {"device": device(OURS).about, "seconds": cost(plan, taken, device(OURS), paths, run.out).total}
-    return Planned(
-        plan=plan,
-        run=run,
-        paths=paths,
-        outcomes=taken,
-        cost=cost(plan, taken, on, paths, run.out),
-        device=on.about,
-        refused=refused,
-        elsewhere=there if on.name != OURS else None,
+    data = {
+        **_planned(plan, [o for o in outcomes if o.unit not in refused], run, paths),
+        "refused": [*refused.values()],
+    }
+    if asked.dry_run:
+        return Answer(data=data, show=lambda console: _show_plan(data, console))
+    for line in _lines(data):
+        say(line)
+    jobs = {unit: [one.name for one in plan.attacks[unit]] for unit in plan.units}
+    summary = _run(jobs, plan.searches, run, paths, log=log)
+    taken = [one for one in read_all(run.results) if one.unit not in (*summary.refused, *refused)]
+    return _filled(plan, taken, run, data, summary)
+
+
+def _planned(plan: Plan, outcomes: Sequence[Outcome], run: RunOptions, paths: Paths) -> dict[str, Any]:
+    """A plan with what is done, and what the rest costs here and, where that is another machine, on a GPU."""
+    from robust_tickets.reproduce.cost import OURS, cost, device
+
+    found, ours = cost(plan, outcomes, device(), paths, run.out), device(OURS)
+    there = {"device": ours.about, "seconds": cost(plan, outcomes, ours, paths, run.out).total}
+    groups: dict[tuple[str, str, str], list[Job]] = {}
+    for unit in plan.units:
+        groups.setdefault((unit.backbone, unit.task, unit.arm), []).append(unit)
+    left = found.units
+    arms = [
+        {
+            "backbone": backbone, "task": task, "arm": arm, "runs": len(units), "done": sum(u not in left for u in units),
+            "seconds": sum(left.get(unit, 0.0) for unit in units),
+            "attacks": list(dict.fromkeys(one.name for unit in units for one in plan.attacks[unit])),
+        }
+        for (backbone, task, arm), units in groups.items()
+    ]  # fmt: skip
+    return {
+        "title": plan.title,
+        "device": device().about,
+        "cells": [{**asdict(cell), "units": [unit.id for unit in cell.units]} for cell in plan.cells],
+        "units": [unit.id for unit in plan.units],
+        "arms": arms,
+        "done": [unit.id for unit in found.done],
+        "seconds": {"search": found.search, "train": found.train, "attack": found.attack, "total": found.total},
+        "elsewhere": there if device() != ours else None,
+        "missing": list(plan.missing),
+    }
+
+
+def _lines(data: Mapping[str, Any]) -> list[str]:
+    """A plan in a few lines, and what is missing, with how many cells cannot be made without it."""
+    cannot, other = Counter(cell["why"] for cell in data["cells"] if cell["why"]), data["elsewhere"]
+    cells, runs, done = (len(data[name]) for name in ("cells", "units", "done"))
+    lines = [data["title"], f"{cells} cells, {cannot.total()} that cannot be run here; {runs} runs, {done} done"]
+    for why, count in Counter(data["refused"]).items():
+        lines.append(f"not taken: {why} (results: {count}); give another folder as --results")
+    there = f"; about {duration(other['seconds'])} on {other['device']}" if other else ""
+    lines.append(f"cost of the rest: about {duration(data['seconds']['total'])} on {data['device']}{there}")
+    lines += [f"missing: {why} (cells: {count})" for why, count in cannot.items()]
+    return lines + [f"missing for attacks: {one}" for one in data["missing"] if not any(one in why for why in cannot)]
+
+
+def _show_plan(data: Mapping[str, Any], console: Console) -> None:
+    for line in _lines(data):
+        _line(console, line)
+    heads = ("arm", "task", "runs", "done", "seconds", "attacks")
+    rows = [{**arm, "seconds": duration(arm["seconds"]), "attacks": len(arm["attacks"])} for arm in data["arms"]]
+    _grid(
+        console,
+        [head.replace("seconds", "left") for head in heads],
+        [[str(row[head]) for head in heads] for row in rows],
     )
+    for names in dict.fromkeys(tuple(arm["attacks"]) for arm in data["arms"] if arm["attacks"]):
+        _line(console, f"{len(names)} attacks: {', '.join(names)}")
 
 
-def single(plan: PlanOptions, run: RunOptions, paths: Paths, *, log: bool) -> Answer:
-    """Run single jobs with the attacks that can be had here; no table is filled. With ``dry_run`` name them alone."""
-    from robust_tickets.reproduce.paths import missing
-    from robust_tickets.reproduce.protocol import attacks, refuse_confirming
-    from robust_tickets.reproduce.runner import run_jobs
-
-    groups = () if plan.search_only else ("main",) if plan.groups is None else plan.groups
-    refuse_confirming(groups)
-    requests = []
-    for unit in map(Job.of_id, plan.job):
-        own, names = missing(paths, unit), []
-        for one in attacks(unit.task, groups, unit.flavour):
-            if lacks := [words for words in missing(paths, unit, (one,)) if words not in own]:
-                warn(f"{unit.id}: {one.name} is left out: {'; '.join(lacks)}")
-            else:
-                names.append(one.name)
-        requests.append(_request(unit, names, run, paths, search_only=plan.search_only))
-    data: dict[str, Any] = {"jobs": {one.unit.id: list(one.attacks) for one in requests}}
-    lines = [" ".join([id, *names]) for id, names in data["jobs"].items()]
-    if plan.dry_run:
-        return Answer(data=data, show=lambda _: print("\n".join(lines)))
-    summary = run_jobs(requests, budget=run.seconds, log=log)
-    data["work"] = _summary(summary)
-    code = FAILED if summary.failed else 0
-    return Answer(data=data, show=lambda _: print("\n".join(_ended(summary))), exit_code=code)
-
-
-def _request(unit: Job, attacks: Iterable[str], run: RunOptions, paths: Paths, *, search_only: bool) -> Request:
-    from robust_tickets.reproduce.worker import Request
-
-    return Request(
-        unit=unit, attacks=tuple(attacks), paths=paths, store=run.out.absolute(), results=run.results.absolute(),
-        processes=run.processes, search_only=search_only, drop_models=run.drop_models,
-    )  # fmt: skip
-
-
-def whole(planned: Planned, *, log: bool) -> Answer:
-    """Say the cost, run what is left, fill the tables, write them."""
+def _filled(
+    plan: Plan, outcomes: Sequence[Outcome], run: RunOptions, data: Mapping[str, Any], summary: Summary
+) -> Answer:
+    """Fill the plan's tables, draw its figures, and write them."""
     from robust_tickets.reproduce import figures as charts
     from robust_tickets.reproduce import tables
-    from robust_tickets.reproduce.outcome import read_all
     from robust_tickets.reproduce.page import write_page
-    from robust_tickets.reproduce.runner import run_jobs
 
-    plan, run = planned.plan, planned.run
-    for line in planned.lines():
-        say(line)
-    requests = [
-        _request(unit, [one.name for one in attacks], run, planned.paths, search_only=unit in plan.searches)
-        for unit, attacks in ((unit, plan.attacks[unit]) for unit in plan.units)
-    ]
-    summary = run_jobs(requests, budget=run.seconds, log=log)
     flavour = plan.cells[0].flavour
-    outcomes = tuple(o for o in read_all(run.results) if o.unit not in (*summary.refused, *planned.refused))
     # of searches there are none
     every = [tables.fill(id, outcomes, run.results, flavour=flavour, of=plan) for id in plan.tables]
     filled = [one for one in every if one.cells]
@@ -476,7 +448,7 @@ def whole(planned: Planned, *, log: bool) -> Answer:
     written += [charts.write(one, run.out) for one in figures]
     written += [write_page(run.page, run.results)] if run.page is not None and outcomes else []
     data = {
-        **planned.data(), "work": _summary(summary), "tables": [tables.data(one) for one in filled],
+        **data, "work": _work(summary), "tables": [tables.data(one) for one in filled],
         "figures": [{"id": one.id, "caption": one.caption, "why": one.why} for one in figures],
         "written": [str(path) for path in written],
     }  # fmt: skip
@@ -488,15 +460,3 @@ def whole(planned: Planned, *, log: bool) -> Answer:
         print("\n".join([*lines, *_ended(summary), *(f"written: {path}" for path in written)]))
 
     return Answer(data=data, show=show, exit_code=FAILED if summary.failed else 0)
-
-
-def _ended(summary: Summary) -> list[str]:
-    """Which runs failed, by reason, and how many are left."""
-    failed = Counter(why.replace("\n  hint: ", "; ").splitlines()[0] for why in summary.why.values())
-    lines = [f"failed: {count} of the runs: {why}" for why, count in failed.items()]
-    return lines + ([f"left by the budget: {len(summary.left)} runs; the same command resumes"] if summary.left else [])
-
-
-def _summary(summary: Summary) -> dict[str, Any]:
-    named = {name: [unit.id for unit in getattr(summary, name)] for name in ("done", "found", "failed", "left")}
-    return {**named, "why": dict(summary.why)}

@@ -6,10 +6,9 @@ An outcome keeps every example's status and the texts of some successes, so a ca
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -32,9 +31,8 @@ STATUSES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True)
-class ArmResult:
-    """One example on one arm's model."""
+class ArmResult(NamedTuple):
+    """One example on the model of one arm."""
 
     one: Standing
     outcome: Outcome  # of that model
@@ -52,14 +50,16 @@ def texts(found: Sequence[Standing], folder: Path) -> Markup | None:
     cards, arms, attacks = list[Markup](), dict[str, str](), dict[str, str]()
     for attack, cases in groups:
         left, begun = SIZE // len(groups), len(cards)
-        for id, results in sorted(cases.items(), key=_rank)[: max(1, MOST // len(groups))]:
-            card = MACROS.card(_card(id, attack, results))
+        best = sorted(cases.items(), key=lambda case: (not _differ(case[1]), -sum(r.text is not None for r in case[1])))
+        for id, results in best[: max(1, MOST // len(groups))]:
+            made = _card(id, attack, results)
+            card = MACROS.card(made)
             left -= len(card)
             if left < 0 and len(cards) > begun:
                 break
             cards.append(card)
             arms |= {str(result.one.place): result.one.title for result in results}
-            attacks[_which(results[0].one.task, attack)] = f"{task_title(results[0].one.task)}: {attack.title}"
+            attacks[made.attack] = f"{task_title(results[0].one.task)}: {attack.title}"
     explanation = (
         "One model of each arm, its lowest seed; of many arms those with most runs. Struck out: the original words. Marked: what the attack "
         f"wrote. {len(cards)} texts are here; the result files keep the first successes of every run."
@@ -72,35 +72,26 @@ def texts(found: Sequence[Standing], folder: Path) -> Markup | None:
 
 def _cases(members: Sequence[Standing], attack: Against, folder: Path) -> dict[str, list[ArmResult]]:
     """The results on each arm by example, if some text of it was kept."""
-    results: dict[str, list[ArmResult]] = {}
+    cases: dict[str, list[ArmResult]] = {}
     shown = sorted((one for one in members if attack in one.attacks), key=lambda one: (-one.units, one.place))[:ARMS]
     for one in sorted(shown, key=lambda one: one.place):
         outcome = min(one.outcomes, key=lambda outcome: (outcome.unit.repeat, outcome.unit.seed))
         attacked = attack.on(outcome)
-        if attacked is None:
-            continue
         try:
-            ids = ids_of(folder, attacked.examples)
+            ids = ids_of(folder, attacked.examples) if attacked is not None else ()
         except TicketsError:  # without the ids texts cannot be assigned
             continue
-        kept = {str(text.get("id")): text for text in attacked.texts if text.get("original") and text.get("perturbed")}
-        for id, letter, queries in zip(ids, attacked.statuses, attacked.queries, strict=False):
-            result = ArmResult(one=one, outcome=outcome, letter=letter, queries=queries, text=kept.get(id))
-            results.setdefault(id, []).append(result)
-    return {id: rows for id, rows in results.items() if any(result.text is not None for result in rows)}
-
-
-def _rank(case: tuple[str, Sequence[ArmResult]]) -> tuple[bool, int]:
-    """Sort key: differing results first, then by the number of kept texts."""
-    return not _differ(case[1]), -sum(result.text is not None for result in case[1])
+        if attacked is not None:
+            kept = {
+                str(text.get("id")): text for text in attacked.texts if text.get("original") and text.get("perturbed")
+            }
+            for id, letter, queries in zip(ids, attacked.statuses, attacked.queries, strict=False):
+                cases.setdefault(id, []).append(ArmResult(one, outcome, letter, queries, kept.get(id)))
+    return {id: results for id, results in cases.items() if any(result.text is not None for result in results)}
 
 
 def _differ(results: Sequence[ArmResult]) -> bool:
     return len({result.letter for result in results}) > 1
-
-
-def _which(task: str, attack: Against) -> str:
-    return f"{task}:{attack.name}:{attack.split}"
 
 
 def _card(id: str, attack: Against, results: Sequence[ArmResult]) -> SimpleNamespace:
@@ -109,7 +100,7 @@ def _card(id: str, attack: Against, results: Sequence[ArmResult]) -> SimpleNames
     known = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names)
     return SimpleNamespace(
         id=id,
-        attack=_which(task, attack),
+        attack=f"{task}:{attack.name}:{attack.split}",
         title=f"{task_title(task)} · {attack.title}",
         label=names[value] if known else str(value),  # type: ignore[index]
         differs=_differ(results),

@@ -76,8 +76,9 @@ def run_jobs(requests: Sequence[Request], *, budget: float | None = None, log: b
         if not some:
             continue
         processes = 1 if repeats else min(some[0].processes, len(some))
-        engine = Engine(processes, log=log or some[0].processes > 1)
-        if engine.log:
+        to_files = log or some[0].processes > 1
+        engine = Engine(processes, log=to_files)
+        if to_files:
             say(f"{processes} at a time; logs: {some[0].store / 'logs'}")
         timer = threading.Timer(max(0.0, deadline - time.monotonic()), engine.cancel)
         timer.start()

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from robust_tickets.ticket.ticket import Ticket
 
 # settings that do not make another job: names and titles, paths, precision, attacks
-OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "model", "baseline", "attacks", "precision")
+OPEN = ("name", "title", "about", "notes", "branch_of", "folder", "source", "model", "baseline", "precision")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,38 +87,39 @@ def recipe_of(unit: Job, paths: Paths) -> Recipe:
 
 
 def check_same(known: Outcome, recipe: Recipe, request: Request) -> None:
-    """Refuse to add to an outcome of other settings or data, or to take it or an attack of it for this one."""
+    """Refuse to add to an outcome of other settings or data, or to take it or an attack of it for this one.
+
+    A setting that only one of them has came or went with a version.
+    """
     file = f"units/{request.unit.id}.json"
     if why := foreign(known, request.paths):
         hint = f"give another folder as --results, or move {file} out of this one; --subset takes results of a part"
         raise TicketsError(why, hint=hint, code="worker.other_data")
-    differs, tables = _differs(known.config.get("recipe", {}), _plain(recipe)), known.config.get("attacks", {})
-    for name in request.attacks:
-        differs = differs or _differs(tables.get(name, {}), to_plain(request.attack(name).table), name)
-    if differs:
-        setting, before, now = differs
-        message = f"there is a result with other settings: {setting} {before!r} there, {now!r} now"
-        hint = f"move {file} out of the results to run it again, or undo the change"
-        raise TicketsError(message, hint=hint, code="worker.other_settings")
+    attacks = {name: to_plain(request.attack(name).table) for name in request.attacks}
+    before, now = _flat(known.config), _flat({"recipe": _plain(recipe), "attacks": attacks})
+    for name in (name for name in before if name in now):
+        old, new = before[name], now[name]
+        if isinstance(old, str) and old.startswith("@"):  # a path, different on every machine
+            old, new = (str(path).rpartition("/")[2] for path in (old, new))
+            new = new if {old, new} <= set(CORPORA) else old
+        if old != new:
+            message = f"there is a result with other settings: {name} {old!r} there, {new!r} now"
+            hint = f"move {file} out of the results to run it again, or undo the change"
+            raise TicketsError(message, hint=hint, code="worker.other_settings")
 
 
 def _plain(recipe: Recipe) -> dict[str, Any]:
     return {name: value for name, value in to_plain(recipe).items() if name not in ("attacks", "about", "notes")}
 
 
-def _differs(before: Any, now: Any, name: str = "recipe") -> tuple[str, Any, Any] | None:
-    """The first setting that both have and that is not the same: one that only one has came or went with a version."""
-    pairs: list[tuple[Any, Any, str]] | None = None
-    if isinstance(before, Mapping) and isinstance(now, Mapping):
-        pairs = [(before[key], now[key], f"{name}.{key}") for key in before if key in now and key not in OPEN]
-    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
-        pairs = [(a, b, f"{name}.{i}") for i, (a, b) in enumerate(zip(before, now, strict=True))]
-    if pairs is not None:
-        return next(filter(None, (_differs(*pair) for pair in pairs)), None)
-    if isinstance(before, str) and before.startswith("@"):  # a path, different on every machine
-        before, now = (str(path).rpartition("/")[2] for path in (before, now))
-        return (name, before, now) if before != now and {before, now} <= set(CORPORA) else None
-    return None if before == now else (name, before, now)
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """The settings in tables of tables by their dotted names, without those in OPEN."""
+    if isinstance(value, list):
+        value = {"length": len(value), **dict(enumerate(value))}
+    if not isinstance(value, Mapping):
+        return {name: value}
+    pairs = ((f"{name}.{key}".strip("."), inner) for key, inner in value.items() if key not in OPEN)
+    return {place: setting for at, inner in pairs for place, setting in _flat(inner, at).items()}
 
 
 def _make(request: Request, recipe: Recipe, known: Outcome | None) -> Outcome:
