@@ -49,7 +49,7 @@ def test_every_cell_has_a_source() -> None:
 
 
 def test_a_number_is_a_mean_where_the_paper_says_so() -> None:
-    """RobustT's all are, of five trials; EarlyRobust's speed-ups are of mean times; of the rest nothing is said but for random tickets."""
+    """RobustT's all are, of five trials; EarlyRobust's speed-ups are of mean times; of the rest nothing is stated but for random tickets."""
     means = {cell for cell in EVERY if cell.runs > 1}
     assert {cell.runs for cell in means} == {5}
     assert means == {
@@ -102,20 +102,20 @@ def test_the_methods_defaults_are_the_published_settings() -> None:
     from robust_tickets.search.earlyrobust import EarlyRobust
     from robust_tickets.search.robustt import RobustT
 
-    for task, told in settings("ER-T6").items():
+    for task, given in settings("ER-T6").items():
         method = EarlyRobust.for_task(task)
-        assert (method.head_l1, method.neuron_l1, method.lr) == (told["lambda_H"], told["lambda_F"], told["lr"])
+        assert (method.head_l1, method.neuron_l1, method.lr) == (given["lambda_H"], given["lambda_F"], given["lr"])
         adversary = (method.adversary.step_size, method.adversary.steps, method.adversary.init)
-        assert adversary == (told["adv_lr"], told["adv_steps"], told["adv_init_mag"])
-    for task, told in settings("RT-T7").items():
+        assert adversary == (given["adv_lr"], given["adv_steps"], given["adv_init_mag"])
+    for task, given in settings("RT-T7").items():
         search = RobustT.for_task(task)
         assert (search.lr, search.penalty, search.weight_decay) == (
-            told["mask_lr_beta"],
-            told["lambda_"],
-            told["weight_decay_w"],
+            given["mask_lr_beta"],
+            given["lambda_"],
+            given["weight_decay_w"],
         )
         adversary = (search.adversary.step_size, search.adversary.steps, search.adversary.init)
-        assert adversary == (told["adv_lr_K"], told["adv_steps_m"], told["adv_init_mag_eps"])
+        assert adversary == (given["adv_lr_K"], given["adv_steps_m"], given["adv_init_mag_eps"])
 
 
 @pytest.mark.shared
@@ -126,11 +126,6 @@ def test_the_file_is_what_its_source_gives(shared: Path) -> None:
 
 
 FOUND = [one for t in tables() for one in findings(t.id)]
-
-
-@pytest.fixture
-def source(shared: Path) -> dict[str, Any]:
-    return dict(json.loads((shared / "papers" / "paper_tables.json").read_text("utf-8"))["consistency"])
 
 
 def test_kinds_and_their_numbers() -> None:
@@ -150,8 +145,8 @@ def test_a_finding_is_about_a_cell() -> None:
 
 
 def test_impossible_shares_of_872() -> None:
-    told = {(one.table, one.row, one.metric, one.attack) for one in FOUND if one.kind == "granularity"}
-    assert told == {
+    given = {(one.table, one.row, one.metric, one.attack) for one in FOUND if one.kind == "granularity"}
+    assert given == {
         ("ER-T1", "FreeLB", "aua", "bertattack"),
         ("OR-T1", "FreeLB", "clean", None),
         ("OR-T1", "FreeLB", "aua", "bertattack"),
