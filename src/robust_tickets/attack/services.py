@@ -40,21 +40,24 @@ R = TypeVar("R")
 
 
 def within_memory(
-    run: Callable[[list[T]], list[R]], items: list[T], what: Callable[[T], str], smaller: Callable[[list[T], int], None]
+    service: Victim | Masked, run: Callable[[list[T]], list[R]], items: list[T], size: Callable[[T], int]
 ) -> list[R]:
-    """``run(items)``; a batch too large for the memory is cut in halves, after ``smaller``, for the batches to come."""
+    """``run(items)``; a batch too large for the memory is cut in halves, and those of the service to come are smaller."""
     import torch
 
     def alone(item: T, problem: Exception) -> R:
-        message = f"not enough memory for {what(item)}: {reason_of(problem)}"
+        message = f"not enough memory for one text of {size(item)} tokens: {reason_of(problem)}"
         raise TicketsError(message, hint=LESS, exit_code=FAILED, code="attack.memory") from None
 
-    def freed(some: list[T], half: int) -> None:
+    def smaller(some: list[T], half: int) -> None:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
-        smaller(some, half)
+        service.token_budget = max(1, min(service.token_budget, half * max(map(size, some))))
 
-    return in_halves(run, items, alone, ends=lambda problem: None if out_of_memory(problem) else problem, smaller=freed)
+    def ends(problem: Exception) -> Exception | None:
+        return None if out_of_memory(problem) else problem
+
+    return in_halves(run, items, alone, ends=ends, smaller=smaller)
 
 
 class Sent:
@@ -111,7 +114,10 @@ class Victim:
         keys: dict[tuple[str, ...], bytes] = {}
         fresh: dict[bytes, Answer] = {}
         exact: dict[bytes, Answer] = {}
-        for portion in _portions(sorted(asking, key=_characters)):
+        texts = list(asking)
+        # token ids take many times the memory of the text
+        for where in batches_by_size([sum(map(len, text)) for text in texts], CHARACTERS, longest_first=False):
+            portion = [texts[i] for i in where]
             ordinary: dict[bytes, tuple[Encoded, Ask]] = {}
             alone: dict[bytes, tuple[Encoded, Ask]] = {}
             for text, encoded in zip(portion, self.clf.encode(portion), strict=True):
@@ -145,39 +151,11 @@ class Victim:
         return found
 
     def _logits(self, rows: list[Encoded]) -> torch.Tensor:
-        """Logits of a batch; one too large for the memory is cut in halves, and the batches to come are smaller."""
         import torch
 
         if self.shapes is not None:
             return self.shapes.logits(rows)
-
-        def smaller(some: list[Encoded], half: int) -> None:
-            self.token_budget = max(1, min(self.token_budget, half * some[0].size))
-
-        return torch.cat(
-            within_memory(
-                lambda some: [self.clf.forward(some)], rows, lambda row: f"one text of {row.size} tokens", smaller
-            )
-        )
-
-
-def _characters(text: tuple[str, ...]) -> int:
-    return sum(map(len, text))
-
-
-def _portions(texts: list[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
-    """Texts in lists of about ``CHARACTERS``, in their order: token ids take many times the memory of the text."""
-    portion: list[tuple[str, ...]] = []
-    held = 0
-    for text in texts:
-        size = _characters(text)
-        if portion and held + size > CHARACTERS:
-            yield portion
-            portion, held = [], 0
-        portion.append(text)
-        held += size
-    if portion:
-        yield portion
+        return torch.cat(within_memory(self, lambda some: [self.clf.forward(some)], rows, lambda row: row.size))
 
 
 def _row(question: Ask, key: bytes, fresh: dict[bytes, Answer], exact: dict[bytes, Answer]) -> Row:
@@ -213,9 +191,8 @@ class Encoder:
 
     def together(self, requests: Sequence[Sequence[Any]]) -> list[np.ndarray]:
         owner = self._divided()
-        found = np.asarray(
-            (self.encode if owner is None else owner.vectors)([each for request in requests for each in request])
-        )
+        encode = self.encode if owner is None else owner.vectors
+        found = np.asarray(encode([each for request in requests for each in request]))
         return np.split(found, np.cumsum([len(request) for request in requests])[:-1])
 
     def _divided(self) -> Any:
@@ -228,12 +205,8 @@ class Encoder:
         # by length, so that texts of like length are padded together, whatever the encoder's own batches are
         together.sort(key=len)
         found = dict(zip(together, np.asarray(self.encode(together)), strict=True)) if together else {}
-        apart = {
-            text: np.asarray(self.encode([text]))[0]
-            for question in questions
-            if question.alone
-            for text in question.texts
-        }
+        alone = (text for question in questions if question.alone for text in question.texts)
+        apart = {text: np.asarray(self.encode([text]))[0] for text in alone}
         return [[(apart if question.alone else found)[text] for text in question.texts] for question in questions]
 
 
@@ -271,18 +244,10 @@ class Masked:
         batches = _batches([alone for *_, alone in distinct], [width for _, width, _ in blanks], self.token_budget)
         found: dict[tuple[str, int, int | None, bool], Filled] = {}
         for where in batches:
-            best = within_memory(
-                self._best,
-                [blanks[i] for i in where],
-                lambda blank: f"the masked language model on {blank[1]} tokens",
-                self._smaller,
-            )
+            best = within_memory(self, self._best, [blanks[i] for i in where], lambda blank: blank[1])
             for i, (ids, gaps) in zip(where, best, strict=True):
                 found[distinct[i]] = Filled(ids, gaps, exact=len(where) == 1)
         return [found[key] for key in keys]
-
-    def _smaller(self, blanks: list[Blank], half: int) -> None:
-        self.token_budget = max(1, min(self.token_budget, half * max(width for _, width, _ in blanks)))
 
     def _best(self, blanks: list[Blank]) -> list[tuple[np.ndarray, np.ndarray]]:
         """Ids and gaps of a batch."""
