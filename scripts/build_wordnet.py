@@ -1,7 +1,7 @@
 """Build the synonym table of ``robust_tickets.resources.wordnet`` from WordNet 3.0's own files.
 
 Debian's package ``wordnet-base`` installs them in /usr/share/wordnet. Run ``python scripts/build_wordnet.py``; the same input gives the
-same bytes, and the printed SHA-256 is the one ``tests/unit/test_lexicon_wordnet.py`` expects.
+same bytes, and the printed SHA-256 is the one ``tests/unit/test_words.py`` expects.
 ``scripts/check_wordnet.py`` compares the table with NLTK.
 
 The table is a list of synsets, because everything else follows from it: a lemma's index entry is the set of synsets that name it, which

@@ -23,7 +23,7 @@ from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.locate import digest_of
 from robust_tickets.resources import kinds as module
-from robust_tickets.resources.kinds import Place, resolve, resolve_all, status
+from robust_tickets.resources.kinds import resolve, resolve_all, status
 from robust_tickets.resources.tagger import FunctionTagger
 
 
@@ -201,7 +201,7 @@ def test_a_tagger_in_any_of_its_folders(tmp_path: Path, monkeypatch: pytest.Monk
     root = make_tagger(tmp_path / "nltk_data")
     parts = ("", "taggers", "taggers/averaged_perceptron_tagger_eng")
     assert len({resolve("tagger", root / part).digest for part in parts}) == 1
-    change(monkeypatch, "tagger", folders=lambda: [Place(root)])
+    change(monkeypatch, "tagger", folders=lambda: [(root, "", None)])
     found = resolve("tagger")
     assert (found.name, found.origin, found.substitute) == ("averaged_perceptron_tagger_eng", "installed folder", False)
     (root / "taggers" / "universal_tagset" / "en-ptb.map").unlink()

@@ -120,7 +120,8 @@ class GreedySearch:
                 best = yield from self._winner(example, answers, top)
                 text, best.similarity = _candidate(best).text, _candidate(best).measured
                 return "success", text, first, best
-            text, best, best.similarity = _candidate(top).text, top, _candidate(top).measured
+            text, best = _candidate(top).text, top
+            best.similarity = _candidate(best).measured
             example.forget(best)
         return "failed", text, first, best
 

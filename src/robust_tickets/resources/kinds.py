@@ -14,10 +14,10 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from robust_tickets.cache import cache_place
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -50,12 +50,9 @@ class Resource:
         return {name: getattr(self, name) for name in ("kind", "name", "origin", "digest", "substitute")}
 
 
-class Place(NamedTuple):
-    """A folder of another tool, and what it says of what lies there."""
-
-    path: Path
-    name: str = ""
-    substitute: bool | None = None  # None: resource.json or the kind decides
+Place = tuple[
+    Path, str, bool | None
+]  # a folder of another tool, and what that says of its name and of being a substitute
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,20 +73,18 @@ class Kind:
     function: bool = False  # whether a Python function, module:function, may be given
     name: str = ""  # what it is called wherever it lies; else by its folder
 
-    def at(self, path: Path, origin: str, name: str = "", substitute: bool | None = None) -> Resource:
-        """What lies at ``path``: its resource.json comes first, then what is known of the place."""
+    def at(self, path: Path, origin: str, where: str, name: str = "", substitute: bool | None = None) -> Resource | str:
+        """What lies at ``path``, or ``where`` it does not, and why; resource.json comes before what is known of the place."""
+        try:
+            fits, why = bool(self.files(path)), self.lacks(path)
+        except PermissionError as problem:  # a home of somebody else
+            fits, why = False, problem.strerror or "may not be read"
+        if not fits:
+            return f"{where}: {why}" if why else where
         about = note(path)
         substitute = not self.papers(path) if substitute is None else substitute
         name, substitute = about.get("name", self.name or name or path.name), about.get("substitute", substitute)
         return Resource(kind=self.key, name=str(name), path=path, origin=origin, substitute=substitute)
-
-    def look(self, path: Path) -> tuple[bool, str]:
-        """Whether it lies there, and what to say of the path; a home that may not be read has none."""
-        try:
-            fits, why = bool(self.files(path)), self.lacks(path)
-        except PermissionError as problem:
-            fits, why = False, problem.strerror or "may not be read"
-        return fits, f": {why}" if why else ""
 
     def unusable(self, path: Path) -> tuple[str, str]:
         """Why what lies there cannot be used, for want of a package, and how to get that; empty if it can."""
@@ -107,24 +102,24 @@ def _nltk_folders() -> list[Place]:
     named = [Path(part) for part in os.environ.get("NLTK_DATA", "").split(os.pathsep) if part]
     above = [Path("~").expanduser(), Path(sys.prefix), Path(sys.prefix) / "share", Path(sys.prefix) / "lib"]
     above += [Path(part) for part in ("/usr/share", "/usr/local/share", "/usr/lib", "/usr/local/lib")]
-    return [Place(path) for path in (*named, *(folder / "nltk_data" for folder in above))]
+    return [(path, "", None) for path in (*named, *(folder / "nltk_data" for folder in above))]
 
 
 def _textattack_folders() -> list[Place]:
     """TextAttack's cache of word vectors."""
     base = Path(os.environ.get("TA_CACHE_DIR") or "~/.cache/textattack").expanduser()
     folder = base / "word_embeddings" / "paragramcf"
-    return [Place(folder, substitute=False if vectors.counter_fitted(folder) else None)]
+    return [(folder, "", False if vectors.counter_fitted(folder) else None)]
 
 
 def _tfhub_folders() -> list[Place]:
     """TF-Hub's cache: a module's folder is named by the SHA-1 of its address. TextAttack has version 4 until 0.3.4, then 3."""
-    found = []
+    found: list[Place] = []
     for root in filter(None, map(os.environ.get, ("TFHUB_CACHE_DIR", "TA_CACHE_DIR"))):
         for version in (3, 4):
             address = f"https://tfhub.dev/google/universal-sentence-encoder/{version}"
             folder = Path(root) / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
-            found.append(Place(folder, f"{use.NAME}/{version}", substitute=False))
+            found.append((folder, f"{use.NAME}/{version}", False))
     return found
 
 
@@ -273,23 +268,20 @@ def _given(kind: Kind, text: str) -> Iterator[Resource | str]:
     path = Path(text).expanduser()
     if kind.own and text.startswith(OWN):
         path = Path(text.removeprefix(OWN)).expanduser()
-        if use.saved_model_files(path):
-            yield kind.at(path, "given path", kind.own, False)
-        yield f"{path} (given), which is not a SavedModel of USE"
+        own = replace(kind, files=use.saved_model_files)
+        yield own.at(path, "given path", f"{path} (given), which is not a SavedModel of USE", kind.own, False)
     elif path.exists():
-        fits, why = kind.look(path)
-        if fits:
-            yield kind.at(path, "given path", path.stem if path.is_file() else path.resolve().name)
-        yield f"{path} (given), which does not hold it{why}"
+        name = path.stem if path.is_file() else path.resolve().name
+        yield kind.at(path, "given path", f"{path} (given), which does not hold it", name)
     elif kind.function and FUNCTION.fullmatch(text):
         yield _function(kind.key, text)
     elif text in kind.packages:
-        yield from _package(kind, text)
+        yield _package(kind, text)
     else:
         yield f"{path} (given), which does not exist"
         parts = text.split("/")
         if text in kind.published or (len(parts) == 2 and all(parts) and not text.startswith((".", "~", "/"))):
-            yield from _hub(kind, text, network=True)
+            yield _hub(kind, text, network=True)
 
 
 def _function(kind: str, name: str) -> Resource:
@@ -302,10 +294,8 @@ def _function(kind: str, name: str) -> Resource:
             hint=f"name one as docs/guides/attacks/resources.md has it: {kind}=my_module:function",
             code="resource.function",
         )
-    digest = digest_of(files)
-    return Resource(
-        kind=kind, name=name, path=files[-1], origin="given function", digest=digest, substitute=True, function=function
-    )
+    where: dict[str, Any] = {"path": files[-1], "origin": "given function", "digest": digest_of(files)}
+    return Resource(kind=kind, name=name, substitute=True, function=function, **where)
 
 
 def _search(kind: Kind, *, network: bool) -> Iterator[Resource | str]:
@@ -314,34 +304,34 @@ def _search(kind: Kind, *, network: bool) -> Iterator[Resource | str]:
         inside = [cache, *sorted(folder for folder in cache.iterdir() if folder.is_dir())]
     except OSError:  # not there, or not for us to read
         inside = []
-    seen = [(folder, *kind.look(folder)) for folder in inside]
-    here = [kind.at(folder, "cache") for folder, fits, _ in seen if fits]
-    yield from sorted(here, key=lambda each: each.substitute)  # the published one first
-    yield f"the cache ({cache})" + "".join(why for *_, why in seen)
-    looks = [(place, *kind.look(place.path)) for place in kind.folders()]
-    there = [place for place, fits, _ in looks if fits]
-    usable = [place for place in there if not kind.unusable(place.path)[0]]
-    for place in usable:
-        yield kind.at(place.path, "installed folder", place.name, place.substitute)
-    if looks:
-        yield f"{kind.owner} ({', '.join(f'{place.path}{why}' for place, _, why in looks)})"
-    for name in kind.packages:
-        yield from _package(kind, name)
+    seen = [kind.at(folder, "cache", "") for folder in inside]
+    yield from sorted(_found(seen), key=lambda each: each.substitute)  # the published one first
+    yield f"the cache ({cache})" + "".join(each for each in seen if isinstance(each, str))
+    others = [
+        kind.at(path, "installed folder", str(path), name, substitute) for path, name, substitute in kind.folders()
+    ]
+    yield from (each for each in _found(others) if not kind.unusable(each.path)[0])
+    if others:
+        yield f"{kind.owner} ({', '.join(str(each.path) if isinstance(each, Resource) else each for each in others)})"
+    yield from (_package(kind, name) for name in kind.packages)
     if kind.hub:
-        yield from _hub(kind, kind.hub, network=network)
-    for place in there:  # but for a package
-        yield kind.at(place.path, "installed folder", place.name, place.substitute)
+        yield _hub(kind, kind.hub, network=network)
+    yield from _found(others)  # there, but for a package
 
 
-def _package(kind: Kind, name: str) -> Iterator[Resource | str]:
+def _found(places: Sequence[Resource | str]) -> list[Resource]:
+    return [each for each in places if isinstance(each, Resource)]
+
+
+def _package(kind: Kind, name: str) -> Resource | str:
     package, inside = kind.packages[name]
     folder = packaged(package, inside)
-    if folder is not None and kind.files(folder):
-        yield kind.at(folder, f"package {package}", name)
-    yield f"the package {package} ({'without it' if importlib.util.find_spec(package) else 'not installed'})"
+    if folder is None:
+        return f"the package {package} ({'without it' if importlib.util.find_spec(package) else 'not installed'})"
+    return kind.at(folder, f"package {package}", f"the package {package} (without it)", name)
 
 
-def _hub(kind: Kind, repository: str, *, network: bool) -> Iterator[Resource | str]:
+def _hub(kind: Kind, repository: str, *, network: bool) -> Resource | str:
     folder, why = hub_folder(repository), "not in its cache"
     if network and (folder is None or not kind.files(folder)):
         from huggingface_hub import snapshot_download
@@ -349,12 +339,13 @@ def _hub(kind: Kind, repository: str, *, network: bool) -> Iterator[Resource | s
 
         try:  # never pickles
             patterns = [*sentence_encoder.FILES, "*.txt", "*.npy", "*.json"]
-            folder, why = Path(snapshot_download(repository, allow_patterns=patterns)), "it does not hold it"
+            folder = Path(snapshot_download(repository, allow_patterns=patterns))
         except (OSError, ValueError, HfHubHTTPError, HFValidationError) as problem:
             folder, why = None, (str(problem).splitlines() or [type(problem).__name__])[0]
-    if folder is not None and kind.files(folder):
-        yield kind.at(folder, f"Hub {repository}", repository, False if repository in kind.published else None)
-    yield f"the Hub's {repository} ({why})"
+    if folder is None:
+        return f"the Hub's {repository} ({why})"
+    published = False if repository in kind.published else None
+    return kind.at(folder, f"Hub {repository}", f"the Hub's {repository} (it does not hold it)", repository, published)
 
 
 def note(path: Path) -> dict[str, Any]:

@@ -19,10 +19,10 @@ import hashlib
 import io
 import json
 import math
+import re
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from functools import cached_property, lru_cache
 from pathlib import Path
 from tokenize import TokenError
@@ -39,6 +39,7 @@ from robust_tickets.progress import track
 TEXTATTACK, PICKLE, NEAREST = "paragram.npy", "wordlist.pickle", "nn.npy"
 COUNTER_FITTED = (65_713, 300)  # words and width of the published vectors
 LIST_FILES = ("wordlist.txt", "wordlist.json", "words.txt")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 CONVERT = "python -c \"import json, pickle; json.dump(pickle.load(open('wordlist.pickle', 'rb')), open('wordlist.json', 'w'))\" in that folder"
 
 
@@ -156,37 +157,10 @@ def _rows(text: Path, words: list[str]) -> Iterator[bytes]:
                 continue
             width = width or len(parts) - 1
             word, values = " ".join(parts[:-width]), parts[-width:]
-            if not width or not word or (len(parts) > width + 1 and _is_number(parts[-width - 1])):
+            if not width or not word or (len(parts) > width + 1 and NUMBER.fullmatch(parts[-width - 1])):
                 raise ValueError(f"line {number} is not a word and {width} numbers")
             words.append(word)
             yield np.array(values, dtype="<f4").tobytes()
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """What goes wrong with a file of vectors, as one error."""
-    try:
-        yield
-    except OSError as problem:
-        message = f"could not read {problem.filename or path}: {problem.strerror or problem}"
-        raise TicketsError(message, hint="check the path and its rights", code="file.unreadable") from None
-    except (
-        ValueError,
-        TypeError,
-        LookupError,
-        EOFError,
-        SyntaxError,
-        TokenError,
-    ) as problem:  # numpy reads a header as Python
-        raise _damaged(f"the word vectors in {path} cannot be read: {problem}") from None
 
 
 def _damaged(what: str) -> TicketsError:
@@ -228,6 +202,8 @@ SCORES = 8_388_608  # float32 scores held at a time (32 MiB)
 SLACK = 1e-4  # float32 scores this close to the cut are scored again
 READY = 1 << 13  # words whose lists are held ready, about 7 kB each at 50 neighbours
 PAIRS = 1 << 17  # cosines of other pairs that are remembered
+# what reading raises; numpy takes the header of an array for Python
+UNREADABLE = (ValueError, TypeError, LookupError, EOFError, SyntaxError, TokenError)
 
 
 class Vectors:
@@ -263,9 +239,14 @@ class Vectors:
         if files is None:
             hint = "expected words.txt with one vectors*.npy, or a text file of 'word v1 v2 …'"
             raise TicketsError(f"no word vectors in {path}", hint=hint, code="vectors.missing")
-        with _reading(Path(path)):
+        try:
             words, matrix, nearest = read_vectors(files)
             return cls(words, matrix, nearest=nearest, digest=digest)
+        except OSError as problem:
+            message = f"could not read {problem.filename or path}: {problem.strerror or problem}"
+            raise TicketsError(message, hint="check the path and its rights", code="file.unreadable") from None
+        except UNREADABLE as problem:
+            raise _damaged(f"the word vectors in {path} cannot be read: {problem}") from None
 
     @cached_property
     def digest(self) -> str:
