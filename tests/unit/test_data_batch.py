@@ -1,85 +1,117 @@
-"""Batches: tokenised pairs, truncation, order, and memory that does not grow with the file."""
+"""What a training reads: a table where the run is long enough, the same batches either way, in memory that does not grow with the file."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tokenizers import Tokenizer, models, pre_tokenizers, processors
-from transformers import PreTrainedTokenizerFast
 
-from robust_tickets.data.batching import Batches
-from robust_tickets.data.task import Split
+from robust_tickets.data.batching import Batches, batches_of, steps, widths_of
+from robust_tickets.data.task import Split, Task
+from robust_tickets.train.finetune import FineTune
+from tiny import tiny_classifier
 
-SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]"]
-WORDS = [f"w{i}" for i in range(50)]
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "tokens"
 
 
 @pytest.fixture(scope="module")
-def tokenizer() -> PreTrainedTokenizerFast:
-    inner = Tokenizer(models.WordLevel({w: i for i, w in enumerate(SPECIAL + WORDS)}, unk_token="[UNK]"))
-    inner.pre_tokenizer = pre_tokenizers.Whitespace()
-    inner.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
+def clf() -> Any:
+    return tiny_classifier(layers=1)
+
+
+@pytest.fixture(scope="module")
+def task() -> Task:
+    texts = [f"a {'very ' * (i % 23)}good film" for i in range(60)]
+    train, rest = (
+        Split.of(texts[a:b], [i % 2 for i in range(a, b)], name=name)
+        for name, a, b in (("train", 0, 50), ("test", 50, 60))
     )
-    return PreTrainedTokenizerFast(
-        tokenizer_object=inner, pad_token="[PAD]", unk_token="[UNK]", cls_token="[CLS]", sep_token="[SEP]"
+    return Task("toy", ("a", "b"), ("text",), {"train": train, "validation": rest, "test": rest})
+
+
+def same(one: Any, other: Any) -> bool:
+    return all(
+        a.tensors().keys() == b.tensors().keys()
+        and all(torch.equal(a.tensors()[k], b.tensors()[k]) for k in a.tensors())
+        for a, b in zip(one, other, strict=True)
     )
 
 
-def texts(n: int, seed: int = 0) -> list[str]:
-    generator = np.random.default_rng(seed)
-    return [" ".join(generator.choice(WORDS, generator.integers(1, 12))) for _ in range(n)]
+@pytest.mark.parametrize("file_order", [False, True])
+@pytest.mark.parametrize("widths", [False, True])
+def test_a_long_run_has_a_table_and_reads_the_same(
+    clf: Any, task: Task, cache: Path, file_order: bool, widths: bool
+) -> None:
+    short = batches_of(clf, task, 4, 0, file_order=file_order, reads=5, widths=widths)
+    assert short.tokens is None
+    assert not cache.exists()
+    assert short.widths == (steps(clf.max_length) if widths else ())
+    long = batches_of(clf, task, 4, 0, file_order=file_order, reads=13, widths=widths)
+    assert long.tokens is not None
+    assert long.order == ("file" if file_order else "shuffled")
+    assert long.widths == (widths_of(long.tokens.lengths, long.rows(0), clf.max_length) if widths else ())
+    if not widths:
+        assert same(short.epoch(1), long.epoch(1))
+    shapes = {batch.inputs["input_ids"].shape[1] for batch in long.epoch(1)}
+    assert not widths or shapes <= set(long.widths)
 
 
-def test_a_batch_is_what_the_tokenizer_says(tokenizer: PreTrainedTokenizerFast) -> None:
-    split = Split.of(texts(37), [i % 3 for i in range(37)])
-    batches = Batches(split=split, tokenizer=tokenizer, batch_size=8, max_length=6, seed=3)
-    assert len(batches) == 5
-    for rows, batch in zip(batches.rows(2), batches.epoch(2), strict=True):
-        assert set(batch.inputs) == {"input_ids", "attention_mask"}
-        assert batch.index.tolist() == rows.tolist()
-        assert batch.labels.tolist() == split.labels[rows].tolist()
-        assert batch.labels.dtype == torch.long
-        for row, ids, mask in zip(rows, batch.inputs["input_ids"], batch.inputs["attention_mask"], strict=True):
-            expected = tokenizer(split[int(row)].texts[0], truncation=True, max_length=6)["input_ids"]
-            assert ids[mask.bool()].tolist() == expected
-            assert (ids[~mask.bool()] == tokenizer.pad_token_id).all()
-        assert batch.inputs["attention_mask"].sum(1).max() == batch.inputs["input_ids"].shape[1]
+def test_tokens_that_are_kept_serve_a_short_run_too(clf: Any, task: Task) -> None:
+    assert batches_of(clf, task, 4, 0).tokens is None
+    batches_of(clf, task, 8, 1, reads=70)
+    assert batches_of(clf, task, 4, 0, reads=1).tokens is not None
 
 
-def test_pairs_have_token_types_only_if_the_model_takes_them(tokenizer: PreTrainedTokenizerFast) -> None:
-    pairs = list(zip(texts(20), texts(20, 1), strict=True))
-    split = Split.of(pairs, [0] * 20)
-    (batch,) = Batches(
-        split=split, tokenizer=tokenizer, batch_size=20, max_length=32, token_types=True, order="longest"
-    ).epoch()
-    for row, ids, kinds in zip(
-        batch.index.tolist(), batch.inputs["input_ids"], batch.inputs["token_type_ids"], strict=True
-    ):
-        first, second = (len(t.split()) for t in pairs[row])
-        assert kinds.sum() == second + 1
-        assert ids.ne(0).sum() == first + second + 3
-    (batch,) = Batches(split=split, tokenizer=tokenizer, batch_size=20, max_length=32).epoch()
-    assert "token_type_ids" not in batch.inputs
+def test_what_a_short_run_reads_does_not_depend_on_the_cache(clf: Any, task: Task) -> None:
+    before = batches_of(clf, task, 4, 0, reads=5, widths=True)
+    batches_of(clf, task, 4, 0, reads=13)  # somebody else fills it
+    after = batches_of(clf, task, 4, 0, reads=5, widths=True)
+    assert (before.tokens, after.tokens is None) == (None, False)
+    assert before.reading == after.reading
+    assert same(before.epoch(1), after.epoch(1))
 
 
-def test_without_shuffle_longest_first_and_order_can_be_restored(tokenizer: PreTrainedTokenizerFast) -> None:
-    split = Split.of(texts(50), list(range(50)))
-    batches = list(Batches(split=split, tokenizer=tokenizer, batch_size=7, max_length=32, order="longest").epoch())
-    index = torch.cat([b.index for b in batches])
-    assert torch.cat([b.labels for b in batches]).tolist() == index.tolist()
+@pytest.mark.parametrize("settings", [{"epochs": 2}, {"epochs": 2, "max_steps": 1}, {"epochs": 1, "accumulate": 3}])
+def test_training_asks_for_what_it_reads(task: Task, cache: Path, settings: dict[str, int]) -> None:
+    FineTune(batch_size=8, evaluate="never", **settings)(tiny_classifier(layers=1), task)  # type: ignore[arg-type]
+    assert cache.exists() == ("max_steps" not in settings)
+
+
+def test_training_is_the_same_without_a_cache(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def trained() -> Any:
+        return FineTune(batch_size=8, epochs=1, lr=1e-2, evaluate="never")(
+            tiny_classifier(layers=1), task
+        ).model.state_dict()
+
+    kept = trained()
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "file"))
+    monkeypatch.setattr(tempfile, "mkdtemp", lambda **_: str(tmp_path / "file" / "none"))  # nor a temporary one
+    assert all(torch.equal(value, kept[name]) for name, value in trained().items())
+
+
+def test_the_longest_come_first_where_that_is_asked(clf: Any) -> None:
+    split = Split.of(["good " * (i * 7 % 31 + 1) for i in range(50)], list(range(50)))
+    batches = Batches(split=split, tokenizer=clf.tokenizer, batch_size=7, max_length=32, order="longest")
+    index = torch.cat([batch.index for batch in batches.epoch()])
     assert sorted(index.tolist()) == list(range(50))
     assert (np.diff(split.lengths[index.numpy()]) <= 0).all()
 
 
-def test_buckets_save_padding(tokenizer: PreTrainedTokenizerFast) -> None:
-    split = Split.of(texts(2000), [0] * 2000)
-    batches = list(Batches(split=split, tokenizer=tokenizer, batch_size=16, max_length=32).epoch(0))
+def test_pools_save_padding(clf: Any) -> None:
+    sizes = np.random.default_rng(0).integers(1, 12, size=2000)
+    split = Split.of([" ".join(["good"] * size) for size in sizes], [0] * 2000)
+    batches = list(Batches(split=split, tokenizer=clf.tokenizer, batch_size=16, max_length=32).epoch(0))
     filled = sum(int(b.inputs["attention_mask"].sum()) for b in batches) / sum(
         b.inputs["attention_mask"].numel() for b in batches
     )

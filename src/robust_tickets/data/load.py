@@ -148,15 +148,14 @@ class Loading:
                 raise TicketsError(message, hint="shards of a split have equal columns", code="data.shards")
             self.notes += files[0].notes
             columns = self._columns_of(files[0])
-            if columns is not None:
-                self.columns = self.columns or columns
-                where = self.spec.where if self.spec and not self.given.data else None  # of the package's own file
-                pairs = [(rows, convert(rows, *columns, where, self.any_text)) for rows in files]
-                if not self.spec or not all(done.rows and set(done.values) == {self.spec.missing} for _, done in pairs):
-                    found[name] = pairs
-                    continue
-            self.unlabelled.append(name)
-            self.notes.append(f"{name}: no public labels, left aside")
+            where = self.spec.where if self.spec and not self.given.data else None  # of the package's own file
+            pairs = [(rows, convert(rows, *columns, where, self.any_text)) for rows in files] if columns else []
+            missing = {self.spec.missing} if self.spec else None
+            if not columns or all(done.rows and set(done.values) == missing for _, done in pairs):
+                self.unlabelled.append(name)
+                self.notes.append(f"{name}: no public labels, left aside")
+                continue
+            self.columns, found[name] = self.columns or columns, pairs
         if not found:
             hint = "give a file with a label column"
             raise TicketsError(f"{self.source.name} has no labelled split", hint=hint, code="data.no_labels")
