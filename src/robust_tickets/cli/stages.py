@@ -38,21 +38,17 @@ class StageOptions:
     seed: int = 0
     set: Settings = ()
 
-    def request(self, source: TaskSource, model: str, note: str) -> dict[str, Any]:
-        """What ``execute`` takes for both; ``note`` is logged with the data."""
+    def execute(self, model: str, source: TaskSource, note: str, *, reads: bool = True, **work: Any) -> None:
+        """Run the stage of ``work``; ``note`` is logged before. ``reads``: a search may take the encoder and the tokenizer alone."""
         from robust_tickets.config import to_plain
         from robust_tickets.experiment.arms import length_for
+        from robust_tickets.experiment.execute import Basis, execute
 
         length, long = length_for(source.task, self.max_length)
         for line in filter(None, (note, long)):
             say(line)
-        return {
-            "out": str(self.out),
-            "model": model,
-            "max_length": length,
-            "seed": self.seed,
-            "source": to_plain(source),
-        }
+        basis = Basis(model=model, max_length=length, seed=self.seed, source=source if reads else None)
+        execute({"out": str(self.out), "basis": to_plain(basis), **work})
 
 
 def search(
@@ -81,17 +77,13 @@ def search(
     say(f"loading {method} and {model}")
     from robust_tickets.config import build_component, describe, tree_of
     from robust_tickets.experiment.arms import check_like, with_row
-    from robust_tickets.experiment.execute import execute
     from robust_tickets.ticket.ticket import Ticket
 
     filled, note = with_row({"name": method, **tree_of(options.set)}, source.task)
     chosen = build_component("methods", {"seed": options.seed, **filled}, method)
     check_like(chosen, like is not None, Ticket.load(like).kind if like else None, method)
-    request = options.request(source, model, note)
-    if not getattr(chosen, "needs_task", True):  # the classifier only carries the encoder and the tokenizer
-        request["source"] = None
-    needs = {"like": str(like.absolute())} if like else {}
-    execute({**request, "stage": "search", "method": describe(chosen), "needs": needs})
+    work = {"stage": "search", "method": describe(chosen), "needs": {"like": str(like.absolute())} if like else {}}
+    options.execute(model, source, note, reads=getattr(chosen, "needs_task", True), **work)
     return _ticket(Ticket.load(options.out), options.out)
 
 
@@ -151,15 +143,13 @@ def train(
     say(f"loading {model}")
     from robust_tickets.config import build, to_plain, tree_of
     from robust_tickets.experiment.arms import for_training
-    from robust_tickets.experiment.execute import execute
     from robust_tickets.files import read_json
     from robust_tickets.train.finetune import FineTune
 
     filled, note = for_training({"seed": options.seed, **tree_of(options.set)}, source.task)
     trainer = build(FineTune, filled, "train")
     needs = {"ticket": str(ticket.absolute())} if ticket else {}
-    request = {**options.request(source, model, note), "train": to_plain(trainer), "without": without, "needs": needs}
-    execute({**request, "stage": "train"})
+    options.execute(model, source, note, stage="train", train=to_plain(trainer), without=without, needs=needs)
     evaluation = read_json(options.out / "evaluation.json")
     document = {"model": str(options.out / "model"), "evaluation": evaluation}
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from robust_tickets.adversary.objective import Adversary
     from robust_tickets.classifier import Classifier, ModelClassifier
     from robust_tickets.data.task import Split, Task
-    from robust_tickets.experiment.recipe import AttackPlan
+    from robust_tickets.experiment.recipe import AttackPlan, Recipe
     from robust_tickets.ticket.ticket import Ticket
     from robust_tickets.train.finetune import FineTune
 
@@ -233,6 +233,10 @@ class Basis:
     seed: int
     source: TaskSource | None
 
+    @classmethod
+    def of(cls, recipe: Recipe) -> Basis:
+        return cls(model=recipe.model, max_length=recipe.max_length, seed=recipe.seed, source=recipe.source)
+
 
 class Loaded:
     """The tasks and models of one process, each loaded once."""
@@ -272,15 +276,12 @@ def execute(request: Mapping[str, Any], loaded: Loaded | None = None) -> str:
     """Run one stage from plain values, or find it done; its name in the run folder.
 
     ``stage``, ``run`` (the folder; ``out`` for one that holds this stage alone), ``processes`` (as RunFolder has it), ``needs`` (names of
-    finished stages by their role); the model, ``max_length``, ``seed`` and ``source`` that theta_0 and the task come from; and the
-    settings of the stage's component.
+    finished stages by their role), ``basis``, and the settings of the stage's component.
     """
     request = {"needs": {}, **request}
     out, loaded = request.get("out"), loaded or Loaded()
     run = OneStage(folder=Path(out)) if out else RunFolder(folder=Path(request["run"]), processes=request["processes"])
-    source = build(TaskSource, request["source"], "source") if request["source"] else None
-    given = {name: request[name] for name in ("model", "max_length", "seed")}
-    return _STAGES[request["stage"]](request, run, Basis(**given, source=source), loaded).name
+    return _STAGES[request["stage"]](request, run, build(Basis, request["basis"], "basis"), loaded).name
 
 
 def _inputs_of(request: Mapping[str, Any], basis: Basis, loaded: Loaded) -> dict[str, Any]:

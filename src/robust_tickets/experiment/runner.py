@@ -102,8 +102,7 @@ class Experiment:
         return self.jobs.submit(self._request("train", train=to_plain(arm.train), without=arm.without), after)
 
     def _request(self, stage: str, **values: Any) -> dict[str, Any]:
-        given = {name: getattr(self.recipe, name) for name in ("model", "max_length", "seed")}
-        given |= {"source": to_plain(self.recipe.source), "inputs": dict(self.inputs)}
+        given = {"basis": to_plain(execute.Basis.of(self.recipe)), "inputs": dict(self.inputs)}
         return {"stage": stage, "run": str(self.run.folder), "processes": self.run.processes, **given, **values}
 
     def finished(self, job: str) -> Stage:
@@ -184,8 +183,7 @@ def prepare(recipe: Recipe, *, out: Path | None = None, command: str = "", proce
         with inside(key):  # what is missing is found missing here, not after hours of search
             resources_of(method)
     loaded = execute.Loaded()
-    given = {name: getattr(recipe, name) for name in ("model", "max_length", "seed", "source")}
-    basis = execute.Basis(**given)
+    basis = execute.Basis.of(recipe)
     task, start, inputs = loaded.task(basis), loaded.start(basis), loaded.inputs(basis)
     sources = [origin.searched_on for origin in origins if origin.searched_on]
     elsewhere = {source: loaded.task(replace(basis, source=source)) for source in sources}
