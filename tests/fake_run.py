@@ -161,7 +161,7 @@ def _attack(
                  "asked": n, "by_class": [n - n // 2, n // 2]},
         "ids": [r["id"] for r in rows], "subset": "balanced", "seed": 0, "scoring": "probability", "query_budget": None,
         "temperature": 1.0, "calibration": None, "seen": None, "precision": None, "unconfirmed": None, "flags": [], "flag_codes": [],
-        "clean_full": clean, "seconds": 31.5, "env": {"device": "cpu"}, **Tally.of(rows).metrics(),
+        "clean_full": clean, "seconds": 31.5, "env": {"device": "cpu"}, **Tally(rows).metrics(),
     }  # fmt: skip
     write_json(folder / "result.json", result)
     write_text(folder / "examples.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
@@ -176,7 +176,7 @@ def set_outcomes(folder: Path, arm: int, statuses: str, *, start: int = 0) -> No
         row | {"id": f"test:{start + i}", "status": words[c], "perturbed": row["original"]}
         for i, c in enumerate(statuses)
     ]
-    result = read_json(stage / "result.json") | {"ids": [r["id"] for r in rows], **Tally.of(rows).metrics()}
+    result = read_json(stage / "result.json") | {"ids": [r["id"] for r in rows], **Tally(rows).metrics()}
     write_json(stage / "result.json", result)
     write_text(stage / "examples.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
 

@@ -110,7 +110,7 @@ LINES = st.builds(
 def test_the_tally_by_hand(lines: list[dict[str, Any]]) -> None:
     import numpy as np
 
-    found = Tally.of(lines).metrics()
+    found = Tally(lines).metrics()
     attacked_lines = [x for x in lines if x["status"] in ("success", "failed")]
     won = [x for x in lines if x["status"] == "success"]
     assert sum(found["outcomes"].values()) == len(lines)

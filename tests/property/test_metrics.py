@@ -159,7 +159,7 @@ def test_attack_counts_by_hand():
         line("skipped"),
         line("error", 7, 10, 5),
     ]
-    got = Tally.of(lines).metrics()
+    got = Tally(lines).metrics()
     assert (got["n"], got["errors"], got["forward_passes"]) == (4, 1, 10)
     assert got["clean"] == pytest.approx(75)
     assert got["aua"] == pytest.approx(25)
@@ -170,15 +170,15 @@ def test_attack_counts_by_hand():
 
 
 def test_attack_counts_without_attacked_examples_claim_nothing():
-    nothing = Tally.of([]).metrics()
+    nothing = Tally([]).metrics()
     assert [nothing[key] for key in ("clean", "aua", "suc", "queries", "perturbed")] == [None] * 5
-    skipped = Tally.of([line("skipped")] * 3).metrics()
+    skipped = Tally([line("skipped")] * 3).metrics()
     assert [skipped[key] for key in ("clean", "aua", "suc", "queries")] == [0, 0, None, None]
 
 
 @given(st.lists(st.sampled_from(["success", "failed", "skipped", "error"]), max_size=50))
 def test_attack_counts_add_up(statuses):
-    got = Tally.of(map(line, statuses)).metrics()
+    got = Tally(map(line, statuses)).metrics()
     assert got["n"] + got["errors"] == len(statuses)
     values, intervals = attack_metrics(
         **{k: statuses.count(s) for k, s in (("successes", "success"), ("failures", "failed"), ("skipped", "skipped"))}

@@ -34,6 +34,7 @@ SCHEMA, LOG_SCHEMA = 2, 1
 DIGITS = 4  # decimals of percentages and means in result.json
 SATURATED = 0.9999  # a probability above which a move of the logits by 0.01 is within the rounding of 1 - p
 Z = 1.959964  # of a 95 % interval
+TEXTS = ("original", "perturbed", "changed")  # of a line, what no number comes from
 SPREAD = {"min": 0.0, "p25": 0.25, "median": 0.5, "p75": 0.75, "p90": 0.9, "max": 1.0}
 AGAIN = "the file is damaged: run the attack again"
 
@@ -67,94 +68,44 @@ class ExampleOutcome:
         return {name: value for name, value in vars(self).items() if name != "error" or value is not None}
 
 
-@dataclass
 class Tally:
-    """What the examples say, from which all numbers of a result come; of those whose attack ended, a number each."""
+    """What the examples say (``lines``, as examples.jsonl has them), from which all numbers and flags of a result come.
 
-    statuses: Counter[str] = field(default_factory=Counter)
-    classes: set[int] = field(default_factory=set)  # labels of the examples
-    answers: set[int | None] = field(default_factory=set)  # those given to them; None: the task has no such
-    reasons: Counter[str] = field(default_factory=Counter)  # of the errors, in short
-    passes: int = 0
-    queries: list[int] = field(default_factory=list)
-    words: list[int] = field(default_factory=list)
-    confidence: list[float] = field(default_factory=list)
-    fell: list[int] = field(default_factory=list)  # of a success, the budget from which on every budget breaks it
-    changed: list[float] = field(default_factory=list)  # of a success that has words, the percentage of them
-    similarity: list[float] = field(default_factory=list)  # of a success, where a constraint measured it
-    blind: int = 0  # examples whose ranking saw no score move, and whose victim is as good as certain
-    unmoved: int = 0  # those whose victim is not certain, and whose score no text at all moved
-    stuck: int = 0  # those for which there was no candidate to try
-    unsteady: int = 0  # texts to which a callable gave another answer than when it was probed
-    unconfirmed: int | None = None  # outcomes of a copy in half precision that the victim does not confirm
+    ``unsteady``: texts to which a callable gave another answer than when it was probed. ``unconfirmed``: outcomes of a copy in half
+    precision that the victim does not confirm.
+    """
 
-    @classmethod
-    def of(cls, lines: Iterable[Mapping[str, Any]]) -> Tally:
-        tally = cls()
-        for line in lines:
-            tally.add(line)
-        return tally
-
-    def add(self, line: Mapping[str, Any]) -> None:
-        status = line["status"]
-        self.statuses[status] += 1
-        self.passes += line["forward_passes"]
-        if status in (UNKNOWN, ERROR):
-            self.reasons[in_short(line.get("error") or "")] += 1
-        if status != ERROR:
-            self.classes.add(line["label"])
-            self.answers.add(line.get("predicted_before"))
-        if status not in (SUCCESS, FAILED):
-            return
-        self.queries.append(line["queries"])
-        self.words.append(line["words"])
-        self.confidence.append(line["confidence"])
-        self.stuck += line.get("candidates") == 0
-        if line.get("blind"):
-            certain = line["confidence"] > SATURATED
-            still = status == FAILED and abs(line["score_after"] - line["score_before"]) <= STILL
-            self.blind += certain
-            self.unmoved += still and not certain
-        if status == SUCCESS:
-            at = line.get("fell_at")
-            self.fell.append(line["queries"] if at is None else at)
-            if line["words"]:
-                self.changed.append(100 * line["words_changed"] / line["words"])
-            if line.get("similarity") is not None:
-                self.similarity.append(line["similarity"])
-
-    @property
-    def only_answer(self) -> int | None:
-        """The one class that every text got, before the attack and after it; none where there were several, or one that the task has not.
-
-        A victim that some change turned does read its texts.
-        """
-        return next(iter(self.answers)) if len(self.answers) == 1 and not self.statuses[SUCCESS] else None
-
-    @property
-    def n(self) -> int:
-        """Examples whose clean text was answered."""
-        return self.statuses.total() - self.statuses[ERROR]
-
-    @property
-    def errors(self) -> int:
-        """Examples that failed, before or after their clean text was answered."""
-        return self.statuses[UNKNOWN] + self.statuses[ERROR]
-
-    @property
-    def attacked(self) -> int:
-        """Examples that were right before."""
-        return self.ended + self.statuses[UNKNOWN]
-
-    @property
-    def ended(self) -> int:
-        """Attacked examples whose attack came to its end."""
-        return self.statuses[SUCCESS] + self.statuses[FAILED]
-
-    @property
-    def mean_confidence(self) -> float:
-        """The mean highest probability of the clean texts; 0 where none was attacked."""
-        return sum(self.confidence) / len(self.confidence) if self.confidence else 0.0
+    def __init__(self, lines: Iterable[Mapping[str, Any]], unsteady: int = 0, unconfirmed: int | None = None) -> None:
+        self.unsteady, self.unconfirmed = unsteady, unconfirmed
+        known = [{name: value for name, value in line.items() if name not in TEXTS} for line in lines]
+        answered = [line for line in known if line["status"] != ERROR]
+        ended = [line for line in known if line["status"] in (SUCCESS, FAILED)]
+        turned = [line for line in ended if line["status"] == SUCCESS]
+        self.statuses = Counter(line["status"] for line in known)
+        self.n = len(answered)  # examples whose clean text was answered
+        self.ended = len(ended)
+        self.attacked = self.ended + self.statuses[UNKNOWN]  # right before
+        failed = [line for line in known if line["status"] in (UNKNOWN, ERROR)]
+        self.reasons = Counter(in_short(line.get("error") or "") for line in failed)
+        self.passes = sum(line["forward_passes"] for line in known)
+        self.queries, self.words, confidence = ([x[k] for x in ended] for k in ("queries", "words", "confidence"))
+        self.mean_confidence = sum(confidence) / len(confidence) if confidence else 0.0
+        at = [line.get("fell_at") for line in turned]  # the budget from which on every budget breaks it
+        self.fell = [line["queries"] if fell is None else fell for line, fell in zip(turned, at, strict=True)]
+        self.changed = [100 * line["words_changed"] / line["words"] for line in turned if line["words"]]  # percent
+        self.similarity = [x["similarity"] for x in turned if x.get("similarity") is not None]
+        # the ranking saw no score move: the victim is as good as certain, or else no text at all moved its score
+        sure, unsure = (
+            [x for x in ended if x.get("blind") and (x["confidence"] > SATURATED) == y] for y in (True, False)
+        )
+        self.blind = len(sure)
+        moves = [abs(x["score_after"] - x["score_before"]) for x in unsure if x["status"] == FAILED]
+        self.unmoved = sum(move <= STILL for move in moves)
+        self.stuck = sum(line.get("candidates") == 0 for line in ended)  # there was nothing to try
+        self.classes = {line["label"] for line in answered}
+        # the one class that every text got and none was turned from: a victim that some change turned does read its texts
+        given = {line.get("predicted_before") for line in answered}
+        self.only_answer = next(iter(given)) if len(given) == 1 and not turned else None
 
     def metrics(self, query_budget: int | None = None) -> dict[str, Any]:
         """The numbers of result.json, counted as TextAttack counts; None where nothing was counted."""
@@ -173,7 +124,7 @@ class Tally:
             "spread": self.spread(),
             "curve": tuple(self.curve(query_budget)),
             "n": self.n,
-            "errors": self.errors,
+            "errors": self.reasons.total(),
             "forward_passes": self.passes,
         }
 
@@ -324,14 +275,14 @@ class AttackResult:
     @classmethod
     def of(cls, run: AttackRun, log: ExampleLog) -> AttackResult:
         """The result of a run all of whose examples are done."""
-        tally = Tally.of(map(_outcome, log.lines()))
-        tally.unsteady = _unsteady(run, log.lines()) if run.temperature == 1 else 0
-        if run.options.precision is not None:
-            tally.unconfirmed = unconfirmed(run.victim, log.lines(), run.class_of)
+        moved = _unsteady(run, log.lines()) if run.temperature == 1 else 0
+        lowered = run.options.precision is not None
+        differ = unconfirmed(run.victim, log.lines(), run.class_of) if lowered else None
+        tally = Tally(map(_outcome, log.lines()), moved, differ)
         flags = flags_of(run, tally)
         return cls(
             **run.header(),
-            unconfirmed=tally.unconfirmed,
+            unconfirmed=differ,
             flags=tuple(flag.text for flag in flags),
             flag_codes=tuple(flag.code for flag in flags),
             seconds=round(log.spent, 3),
