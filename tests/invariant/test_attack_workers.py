@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from attacking import stable_files
+from refusing import refused
 from robust_tickets.attack import engine, workers
 from robust_tickets.attack.attack import Attack, Loaded
 from robust_tickets.attack.recipes.pwws import PWWS
@@ -135,6 +136,18 @@ def test_a_broken_victim_ends_the_run(monkeypatch: pytest.MonkeyPatch, shaped: N
     monkeypatch.setattr(engine, "how_many", lambda examples: 3)
     with pytest.raises(TicketsError, match="no more"):
         PWWS()(clf, split, n=0)
+
+
+def test_an_error_in_a_worker_keeps_what_it_says(monkeypatch: pytest.MonkeyPatch, shaped: None) -> None:
+    def failing(*_: Any) -> Any:
+        raise TicketsError("no more", hint="none", exit_code=FAILED, code="test.broken")
+        yield
+
+    monkeypatch.setattr(engine, "attack_one", failing)
+    monkeypatch.setattr(engine, "how_many", lambda examples: 2)
+    clf = tiny_classifier("bert", max_length=24)
+    with refused("test.broken"):
+        PWWS()(clf, split_of(clf), n=0)
 
 
 def test_a_worker_that_is_killed_is_said_and_the_attack_goes_on(

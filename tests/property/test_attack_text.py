@@ -190,13 +190,14 @@ def test_the_constraint_measures_from_the_original(words: list[str], data: st.Da
     original = current = Text.of((" ".join(words), "b cab"))
     game = ExampleState(original=original, goal=Untargeted(0), column_names=("a", "b"), noise=0.0)
     most = data.draw(st.integers(0, 6))
+    check = EditDistance(most)
     for _ in range(4):
         index = data.draw(st.integers(0, len(current) - 1))
         news = data.draw(
             st.lists(st.sampled_from(["ab", "bac", "a bc", "abcab", "c", "abc", "", "--"]), min_size=1, max_size=4)
         )
         candidates = [Candidate(current, index, new) for new in news]
-        kept = EditDistance(most).keep(game, candidates, current)
+        kept = check.keep(game, candidates, current)
         assert kept == [c for c in candidates if levenshtein(original.joined, "\n".join(c.columns)) <= most]
         if kept and len(kept[0].text):
             current = kept[0].text
