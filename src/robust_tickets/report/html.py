@@ -62,11 +62,11 @@ def write_report(path: str | Path, runs: Sequence[str | Path] | str | Path) -> P
     Parts that cannot be read are left out, with a note on the page and a warning.
     """
     # each folder once
-    folders = {Path(one).resolve(): Path(one) for one in reversed([runs] if isinstance(runs, str | Path) else runs)}
+    folders = {Path(one).resolve(): Path(one) for one in ([runs] if isinstance(runs, str | Path) else runs)}
     if not folders:
         message = "a report needs at least one run or attack folder"
         raise TicketsError(message, hint="tickets report FOLDER [FOLDER …]", code="report.folders")
-    found = read_folders(list(folders.values())[::-1])
+    found = read_folders(list(folders.values()))
     for run in found:
         for note in run.notes:
             warn(f"report: {run.name}: {note}")

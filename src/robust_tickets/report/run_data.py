@@ -252,7 +252,7 @@ def _distances(folder: Path, notes: Notes) -> Distances | None:
 
 def distances_of(found: Mapping[str, Any]) -> Distances:
     """The mask distances of a search; ValueError, KeyError or TypeError if malformed."""
-    points = tuple(finite(p.get("epoch", i) if isinstance(p, Mapping) else p) for i, p in enumerate(found["points"]))
+    points = tuple(map(finite, found["points"]))
     names = [name for name in ("heads", "neurons") if name in found]
     groups = {name: tuple(tuple(map(finite, row)) for row in found[name]) for name in names}
     if any({len(rows), *map(len, rows)} != {len(points)} for rows in groups.values()):
@@ -484,8 +484,3 @@ def finite(value: Any) -> float:
     if number(value) is None:
         raise ValueError(f"{value} is no finite number")
     return float(value)
-
-
-def interval(value: Any) -> Interval | None:
-    ends = [number(end) for end in value] if isinstance(value, list | tuple) else []
-    return (ends[0], ends[1]) if len(ends) == 2 and None not in ends else None  # type: ignore[return-value]
