@@ -393,33 +393,30 @@ def _grid(filled: Filled, tasks: Sequence[str]) -> dict[str, Any] | None:
     """A table's cells; accuracies before speed and size, since a phone shows the first columns."""
     of = published.table(filled.id)
     columns = sorted(of.columns, key=lambda one: one.metric.startswith("speedup") or one.metric.endswith("_millions"))
-    # published rows first
-    lines = dict.fromkeys((one.task, one.name, one.backbone) for one in of.rows)
-    lines |= dict.fromkeys((cell.task, cell.row, cell.backbone) for cell in filled.cells)
     shown = []
     for task in tasks:
-        rows: list[dict[str, Any]] = [
-            {"name": name, "ran": False, "cells": []} for of_task, name, _ in lines if of_task == task
-        ]
-        for column in columns:
-            own = [c for c in filled.cells if (c.task, c.metric, c.attack) == (task, column.metric, column.attack)]
-            values = [value for c in own for value in (c.published, *c.reading.values) if value is not None]
-            ends = (min(values, default=0.0), max(values, default=0.0))
-            for row, line in zip(rows, (line for line in lines if line[0] == task), strict=True):
-                cells = [c for c in own if (c.task, c.row, c.backbone) == line]
-                row["cells"].append(_paired(cells, *ends))
-                row["ran"] |= any(c.ours for c in cells)
+        own = [cell for cell in filled.cells if cell.task == task]
+        at = [[cell for cell in own if (cell.metric, cell.attack) == (one.metric, one.attack)] for one in columns]
+        lines = dict.fromkeys((one.name, one.backbone) for one in of.rows if one.task == task)  # published rows first
+        rows = []
+        for line in lines | dict.fromkeys((cell.row, cell.backbone) for cell in own):
+            cells = [[cell for cell in column if (cell.row, cell.backbone) == line] for column in at]
+            ran = any(cell.ours for found in cells for cell in found)
+            pairs = [_paired(found, column) for found, column in zip(cells, at, strict=True)]
+            rows.append({"name": line[0], "ran": ran, "cells": pairs})
         shown.append((task_title(task), rows))
     names, heads = ", ".join(map(task_title, tasks)), [metric_title(column.metric, column.attack) for column in columns]
     return {"label": f"{of.id}, {names}", "names": names, "heads": heads, "tasks": shown} if tasks else None
 
 
-def _paired(found: Sequence[FilledCell], low: float, high: float) -> dict[str, Any]:
+def _paired(found: Sequence[FilledCell], column: Sequence[FilledCell]) -> dict[str, Any]:
     """A printed number with ours under each matching attack; constrained attacks are folded.
 
     Ours is the mean, its runs as dots, the prediction interval as a haze, the printed number as an upright stroke.
     """
     value = next((cell.published for cell in found if cell.published is not None), None)
+    values = [one for cell in column for one in (cell.published, *cell.reading.values) if one is not None]
+    low, high = min(values, default=0.0), max(values, default=0.0)
     ours, folded = list[dict[str, Any]](), list[dict[str, Any]]()
     for cell, mean, reading in ((cell, cell.ours, cell.reading) for cell in found):
         if mean is not None:
@@ -438,7 +435,7 @@ def _paired(found: Sequence[FilledCell], low: float, high: float) -> dict[str, A
 
 # --- what was not run, and every run
 
-AT_HAND = Paths(counted=True)
+COUNTED = Paths(counted=True)
 NAMED = 6  # methods in a row
 
 
@@ -466,7 +463,7 @@ def left_of(id: str, outcomes: Sequence[Outcome]) -> float:
 
     Seeds cost alike: one is counted for all of which the same was done.
     """
-    asked, on = plan([id], seeds=1, paths=AT_HAND), device("h200")
+    asked, on = plan([id], seeds=1, paths=COUNTED), device("h200")
     known, total = dict[frozenset[object], float](), 0.0
     for seed in range(FEWEST_RUNS):
         here = [one for one in outcomes if (one.unit.seed, one.unit.repeat) == (seed, 0)]
