@@ -53,19 +53,19 @@ def check(capsys: Capture, folder: Any, *floors: str, flags: tuple[str, ...] = (
 def test_an_attack_folder(capsys: Capture, attacked: AttackResult) -> None:
     assert (attacked.clean, attacked.folder is not None) == (80.0, True)
     assert attacked.aua is not None
-    told = check(capsys, attacked.folder, "clean=80", f"aua={attacked.aua}", "n=5")
-    assert (told["passed"], [gate["measure"] for gate in told["gates"]]) == (True, ["clean", "aua", "n"])
-    assert told["flags"] == list(attacked.flags)
-    told = check(capsys, attacked.folder, "clean=80.0001", "aua=0", code=1)
-    assert [gate["passed"] for gate in told["gates"]] == [False, True]
-    assert told["gates"][0]["said"] == "clean 80 % is below 80.0001 %"
+    answer = check(capsys, attacked.folder, "clean=80", f"aua={attacked.aua}", "n=5")
+    assert (answer["passed"], [gate["measure"] for gate in answer["gates"]]) == (True, ["clean", "aua", "n"])
+    assert answer["flags"] == list(attacked.flags)
+    answer = check(capsys, attacked.folder, "clean=80.0001", "aua=0", code=1)
+    assert [gate["passed"] for gate in answer["gates"]] == [False, True]
+    assert answer["gates"][0]["said"] == "clean 80 % is below 80.0001 %"
 
 
 def test_the_interval_is_stricter(capsys: Capture, attacked: AttackResult) -> None:
     low = attacked.interval("clean")[0]
-    told = check(capsys, attacked.folder, f"clean={low}", "n=5", flags=("--interval",))
-    assert [gate["judged"] for gate in told["gates"]] == [low, 5]
-    told = check(capsys, attacked.folder, f"clean={low + 0.001}", flags=("--interval",), code=1)
+    answer = check(capsys, attacked.folder, f"clean={low}", "n=5", flags=("--interval",))
+    assert [gate["judged"] for gate in answer["gates"]] == [low, 5]
+    answer = check(capsys, attacked.folder, f"clean={low + 0.001}", flags=("--interval",), code=1)
 
 
 def test_what_was_not_measured_does_not_pass(capsys: Capture, attacked: AttackResult) -> None:
@@ -74,12 +74,12 @@ def test_what_was_not_measured_does_not_pass(capsys: Capture, attacked: AttackRe
 
 
 def test_every_arm_of_a_run(capsys: Capture, run: Path) -> None:
-    told = check(capsys, run, "clean=80", "clean_full=81")
-    assert [(gate["arm"], gate["measure"], gate["value"]) for gate in told["gates"]] == [
+    answer = check(capsys, run, "clean=80", "clean_full=81")
+    assert [(gate["arm"], gate["measure"], gate["value"]) for gate in answer["gates"]] == [
         ("earlyrobust", "clean", 81.4), ("earlyrobust", "clean_full", 81.4), ("finetune", "clean", 80.0), ("finetune", "clean_full", 82.6),
     ]  # fmt: skip
-    told = check(capsys, run, "clean_full=82", code=1)
-    assert [gate["passed"] for gate in told["gates"]] == [False, True]
+    answer = check(capsys, run, "clean_full=82", code=1)
+    assert [gate["passed"] for gate in answer["gates"]] == [False, True]
     check(capsys, f"{run}:finetune", "clean_full=82")
     assert "not measured" in check(capsys, run, "aua=0", code=1)["gates"][0]["said"]
     check(capsys, f"{run}:finetune", "aua=0")
@@ -102,16 +102,16 @@ def test_floors_that_say_nothing(floor: str, capsys: Capture, attacked: AttackRe
 
 
 def test_what_is_refused(capsys: Capture, tmp_path: Path, attacked: AttackResult) -> None:
-    assert "no --min" in check(capsys, attacked.folder, code=2)["error"]["message"]
+    for target, flags in (
+        (attacked.folder, ()),  # nothing is asked for
+        (attacked.folder, ("--fail-on", "few")),
+        (f"{attacked.folder}:arm", ("--min", "aua=1")),
+    ):
+        check(capsys, target, flags=flags, code=2)
     (tmp_path / "part").mkdir()
     (tmp_path / "part" / "examples.jsonl.part").write_bytes(b"{}\n")
-    for folder, said in (
-        (tmp_path, "neither a finished run nor"),
-        (tmp_path / "none", "no such folder"),
-        (tmp_path / "part", "is not finished"),
-        (f"{attacked.folder}:arm", "has no arm 'arm'"),
-    ):
-        assert said in check(capsys, folder, "aua=1", code=2)["error"]["message"]
+    for folder in (tmp_path, tmp_path / "none", tmp_path / "part"):
+        check(capsys, folder, "aua=1", code=2)
 
 
 def test_it_imports_no_torch(attacked: AttackResult) -> None:
@@ -133,8 +133,8 @@ def always_bad(folder: Path) -> Path:
 
 def test_a_victim_that_always_says_the_same_passes_with_a_warning(capsys: Capture, tmp_path: Path) -> None:
     always_bad(tmp_path / "a")
-    told = check(capsys, tmp_path / "a", "aua=45")
-    assert [words.partition(": ")[2].partition(":")[0] for words in told["warnings"]] == ["one answer", "unmoved"]
+    answer = check(capsys, tmp_path / "a", "aua=45")
+    assert [words.partition(": ")[2].partition(":")[0] for words in answer["warnings"]] == ["one answer", "unmoved"]
     with pytest.raises(SystemExit) as end:
         main(["check", str(tmp_path / "a"), "--min", "aua=45"])
     assert (end.value.code, "do not rely on it" in capsys.readouterr().err) == (0, True)
@@ -163,10 +163,10 @@ def test_a_degenerate_result_fails_where_that_is_asked_for(
     capsys: Capture, tmp_path: Path, attacked: AttackResult
 ) -> None:
     same = always_bad(tmp_path / "a")
-    told = check(capsys, same, "aua=45", flags=DEGENERATE, code=1)
-    assert (told["passed"], told["warnings"]) == (False, []), "what fails needs no warning"
-    assert [(gate["measure"], gate["passed"]) for gate in told["gates"]] == [("aua", True), ("flags", False)]
-    assert (told["gates"][1]["codes"], told["gates"][1]["said"]) == (
+    answer = check(capsys, same, "aua=45", flags=DEGENERATE, code=1)
+    assert (answer["passed"], answer["warnings"]) == (False, []), "what fails needs no warning"
+    assert [(gate["measure"], gate["passed"]) for gate in answer["gates"]] == [("aua", True), ("flags", False)]
+    assert (answer["gates"][1]["codes"], answer["gates"][1]["said"]) == (
         ["one-answer", "unmoved"],
         "flagged one-answer, unmoved",
     )
@@ -174,31 +174,29 @@ def test_a_degenerate_result_fails_where_that_is_asked_for(
     assert check(capsys, same, "aua=45", flags=("--fail-on", "saturated"))["warnings"], (
         "another flag was asked for: it is warned of"
     )
-    told = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "one-answer", "--fail-on", "errors"))
-    assert told["gates"][1]["said"] == "not flagged one-answer, errors"
+    answer = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "one-answer", "--fail-on", "errors"))
+    assert answer["gates"][1]["said"] == "not flagged one-answer, errors"
     with pytest.raises(SystemExit) as end:
         main(["check", str(same), "--min", "aua=45", *DEGENERATE])
-    said = capsys.readouterr().out
-    assert (end.value.code, "FAIL  a, PWWS: flagged one-answer, unmoved" in said, "1 of 2 passed" in said) == (
-        1,
-        True,
-        True,
-    )
+    printed = capsys.readouterr().out
+    assert end.value.code == 1
+    assert "FAIL  a, PWWS: flagged one-answer, unmoved" in printed
+    assert "1 of 2 passed" in printed
 
 
 @pytest.mark.parametrize(("arm", "stage"), [("earlyrobust", "00000000"), ("finetune", "00000001")])
 def test_an_arm_of_one_class_fails_attacked_or_not(capsys: Capture, run: Path, arm: str, stage: str) -> None:
     check(capsys, run, "clean=0", flags=("--fail-on", "one-answer"))
     trained_to_one_class(run, stage)
-    told = check(capsys, run, "clean=0", flags=("--fail-on", "one-answer"), code=1)
-    assert [gate["arm"] for gate in told["gates"] if not gate["passed"]] == [arm]
+    answer = check(capsys, run, "clean=0", flags=("--fail-on", "one-answer"), code=1)
+    assert [gate["arm"] for gate in answer["gates"] if not gate["passed"]] == [arm]
 
 
 def test_a_flag_that_was_not_looked_for_opens_no_gate(capsys: Capture, run: Path) -> None:
     """An arm that was not attacked: a number that was not measured does not pass either."""
-    told = check(capsys, f"{run}:earlyrobust", flags=("--fail-on", "errors", "--fail-on", "one-answer"), code=1)
-    assert [gate["said"] for gate in told["gates"]] == ["not attacked, so that errors are not known"]
+    answer = check(capsys, f"{run}:earlyrobust", flags=("--fail-on", "errors", "--fail-on", "one-answer"), code=1)
+    assert [gate["said"] for gate in answer["gates"]] == ["not attacked, so that errors are not known"]
     trained_to_one_class(run, "00000000")
-    told = check(capsys, f"{run}:earlyrobust", flags=DEGENERATE, code=1)
-    assert [gate["said"] for gate in told["gates"]] == ["flagged one-answer"], "what is known is told first"
+    answer = check(capsys, f"{run}:earlyrobust", flags=DEGENERATE, code=1)
+    assert [gate["said"] for gate in answer["gates"]] == ["flagged one-answer"], "what is known stands first"
     assert check(capsys, f"{run}:finetune", flags=("--fail-on", "errors"))["passed"], "flags alone are a gate too"

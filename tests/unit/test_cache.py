@@ -77,8 +77,8 @@ def test_one_that_cannot_be_written_stops_no_attack(
     victim = rt.Classifier.wrap(asked, labels=["bad", "good"])
     results = [rt.PWWS()(victim, rt.load_task(data, splits=splits).test, n=4) for splits in (None, {"test": "all"})]
     assert [result.clean for result in results] == [100.0, 100.0]
-    (told,) = [line for line in capsys.readouterr().err.splitlines() if "cache" in line]
-    assert told.startswith(
+    (warning,) = [line for line in capsys.readouterr().err.splitlines() if "cache" in line]
+    assert warning.startswith(
         f"warning: the cache folder {shut} cannot be written (Not a directory): {tmp_path}/robust-tickets-"
     )
 
@@ -227,8 +227,8 @@ def test_a_damaged_report_stops_no_command(
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
     (tmp_path / "reviews.csv").write_text(ROWS)
     rows = [example.texts for example in rt.load_task(tmp_path / "reviews.csv").train]
-    (told,) = (tmp_path / "cache").glob("data/*.json")
-    told.write_text(report)
+    (written,) = (tmp_path / "cache").glob("data/*.json")
+    written.write_text(report)
     assert [example.texts for example in rt.load_task(tmp_path / "reviews.csv").train] == rows
     assert capsys.readouterr().err.count("warning: ") == 1
 

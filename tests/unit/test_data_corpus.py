@@ -99,8 +99,8 @@ def test_ids_above_two_bytes_are_kept_whole(tmp_path: Path, tokenizer: Any) -> N
             return {**tokenizer.get_vocab(), "far": 70_000}
 
         def __call__(self, texts: Any, **options: Any) -> Any:
-            told = tokenizer(texts, **options)
-            return told if isinstance(texts, str) else {"input_ids": [[70_000] for _ in texts]}
+            found = tokenizer(texts, **options)
+            return found if isinstance(texts, str) else {"input_ids": [[70_000] for _ in texts]}
 
     made = blocks_of(find_corpus(str(_txt(tmp_path, TEXTS * 7))), Gaps(), 8)
     assert 70_000 in made
@@ -222,11 +222,11 @@ def test_masking_statistics(tokenizer: Any, random_blocks: np.ndarray, shares: t
         replaced=replaced,
         shuffle=False,
     )
-    told = _all(batches)
+    made = _all(batches)
     special = np.isin(random_blocks, tokenizer.all_special_ids)
-    chosen, seen = told["labels"] != IGNORED, told["input_ids"]
+    chosen, seen = made["labels"] != IGNORED, made["input_ids"]
     assert not (chosen & special).any()
-    assert (told["labels"][chosen] == random_blocks[chosen]).all()
+    assert (made["labels"][chosen] == random_blocks[chosen]).all()
     assert (seen[~chosen] == random_blocks[~chosen]).all()
     assert _within(int(chosen.sum()), int((~special).sum()), probability)
     count = int(chosen.sum())
@@ -238,7 +238,7 @@ def test_masking_statistics(tokenizer: Any, random_blocks: np.ndarray, shares: t
     assert not np.isin(changed, tokenizer.all_special_ids).any()
     if replaced:
         assert len(np.unique(changed)) > words * 0.8
-    assert (told["attention_mask"] == 1).all()
+    assert (made["attention_mask"] == 1).all()
 
 
 def test_batches_depend_on_seed_epoch_and_number_alone(tokenizer: Any, random_blocks: np.ndarray) -> None:

@@ -145,4 +145,4 @@ def test_a_number_in_a_label_map_is_the_class_called_so_where_classes_are_called
     assert match(data, ("1", "2"), "x.csv", label_map=mapped(flag)).ids == {
         "bad": 0,
         "fine": 1,
-    }  # what is told to be pasted is taken so
+    }  # the flag to paste

@@ -59,7 +59,7 @@ def test_an_error_comes_where_its_batch_would_have() -> None:
     assert [int(next(ahead).index) for _ in range(3)] == [0, 1, 2]
     with pytest.raises(OddError, match="the fourth") as caught:
         next(ahead)
-    assert any(entry.name == "failing" for entry in caught.traceback)  # where it was raised is told
+    assert any(entry.name == "failing" for entry in caught.traceback)  # where it was raised
     assert running() == 0
 
 

@@ -129,18 +129,18 @@ def _gates(
         what = f"{name}, lower end of the interval," if by_interval else name
         # with as many digits as result.json keeps, so that no number looks equal to its floor
         found = "was not measured" if judged is None else f"{round(judged, 4):.10g}{unit}"
-        said = f"{what} {found} is {'at least' if passed else 'below'} {least:g}{unit}"
+        words = f"{what} {found} is {'at least' if passed else 'below'} {least:g}{unit}"
         about |= {"measure": name, "min": least, "value": value, "interval": ends and list(ends), "judged": judged}
-        yield {**about, "passed": passed, "said": said}
+        yield {**about, "passed": passed, "said": words}
     codes = {code for code, _ in row.flags}
     if asked := [*unwanted, *({FAILED_EXAMPLES} & codes - {*unwanted})]:
         flagged = [code for code in asked if code in codes]
         # of an arm that was not attacked no more than one-answer can be known
         unknown = [code for code in asked if code != ONE_ANSWER and not row.attack and not flagged]
-        said = f"flagged {', '.join(flagged)}" if flagged else f"not flagged {', '.join(asked)}"
-        said = f"not attacked, so that {', '.join(unknown)} are not known" if unknown else said
+        words = f"flagged {', '.join(flagged)}" if flagged else f"not flagged {', '.join(asked)}"
+        words = f"not attacked, so that {', '.join(unknown)} are not known" if unknown else words
         about |= {"measure": "flags", **dict.fromkeys(("min", "value", "interval", "judged"))}
-        yield {**about, "passed": not flagged and not unknown, "codes": flagged, "said": said}
+        yield {**about, "passed": not flagged and not unknown, "codes": flagged, "said": words}
 
 
 def measured(run: str) -> Iterator[Measured]:

@@ -303,10 +303,7 @@ def batches_of(
 
 
 def report_cut(batches: Batches) -> None:
-    """Report how many texts fill the model's length, where one in a hundred does: what follows it is not read."""
-    if batches.tokens is None:
-        return
-    full, rows = int((batches.tokens.lengths >= batches.max_length).sum()), len(batches.tokens)
-    if full > 0.01 * rows:
-        cut = "tokens that are read; longer ones are cut (max_length)"
-        say(f"train: {full} of {rows} rows fill the {batches.max_length} {cut}")
+    """Log which share of the texts fills the model's length, where it is one in a hundred: what follows it is not read."""
+    full = float((batches.tokens.lengths >= batches.max_length).mean()) if batches.tokens is not None else 0
+    if full > 0.01:
+        say(f"train: {full:.0%} of the texts fill the {batches.max_length} tokens that are read (max_length)")

@@ -17,7 +17,7 @@ from robust_tickets.progress import say, warn
 from robust_tickets.stages import BAD_ROWS as NAME
 from robust_tickets.stages import BAD_ROWS_KEPT as MOST
 
-MOST_PLACES = 8  # of a text, in a warning
+MOST_LINES = 8  # of a text, in a warning
 FEWEST = 30  # rows of a test split below which a percentage says little: one row is over three points
 HEAD = ("file", "row", "reason")
 SHOWN = 100  # bad rows on the page
@@ -75,12 +75,12 @@ def two_labels(splits: Sequence[Split], names: Sequence[str]) -> list[str]:
     rows = np.isin(keys, texts[count > 1])
     if not rows.any():
         return []
-    places = [
+    lines = [
         f"line {split.table.numbers('line')[split.rows[i]]} of {split.name} ({few([names[split.labels[i]]])})"
         for split in splits
         for i in np.flatnonzero(split.keys == keys[rows][0])
     ]
-    where = ", ".join(places[:MOST_PLACES])
+    where = ", ".join(lines[:MOST_LINES])
     return [f"texts under more than one label, on which no model can be right: {rows.sum()} rows, the first in {where}"]
 
 

@@ -58,14 +58,13 @@ def load_task(
     which split trains, selects and is attacked: ``{"test": "validation"}``; ``{"test": "all"}`` takes a lone file whole, to attack only,
     and ``any_text`` its empty and broken texts too; ``drop_seen`` takes rows whose text stands in the training split out of all others.
     """
+    paths = {"data": data, "test": test, "validation": validation}
     given = TaskSource(
         task=path_text(source),
-        data=str(data) if data is not None else None,
+        **{name: None if path is None else str(path) for name, path in paths.items()},  # type: ignore[arg-type]
         text=text if text is None or isinstance(text, str) else tuple(text),  # type: ignore[arg-type]  # one or two: schema
         label=label,
         labels=tuple(labels) if labels else None,
-        test=str(test) if test is not None else None,
-        validation=str(validation) if validation is not None else None,
         strict=strict,
         max_rows=max_rows,
         max_test_rows=max_test_rows,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import os
 import re
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from robust_tickets.data.readers import READERS, Record, Rows, numbered, open_ro
 from robust_tickets.data.registered_tasks import TASKS, TaskSpec, task_named
 from robust_tickets.errors import FAILED, TicketsError, did_you_mean
 from robust_tickets.files import look_again
+from robust_tickets.locate import packaged
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
@@ -215,20 +215,14 @@ def _registered(name: str, spec: TaskSpec, data: str | None) -> RawSplits:
         found = from_path(path, spec.config)
         found.notes.insert(0, f"{name}: read from {path.name}")
     elif spec.package:
-        found = RawSplits(name, {ALL: [open_rows(_in_package(name, spec))]})
+        folder = packaged(spec.package, os.path.dirname(spec.file))
+        if folder is None:
+            message = f"the task {name} needs the Python package {spec.package}, which is not there"
+            raise TicketsError(message, hint=f"pip install {spec.pip}", code="data.no_package")
+        found = RawSplits(name, {ALL: [open_rows(folder / os.path.basename(spec.file))]})
     else:
         found = from_hub(spec.hub, spec.config)
     return RawSplits(name, found.splits, found.notes, spec.labels, spec)
-
-
-def _in_package(name: str, spec: TaskSpec) -> Path:
-    """The file an installed package carries, found without importing the package."""
-    found = importlib.util.find_spec(spec.package)
-    for place in (found.submodule_search_locations or []) if found else []:
-        if (path := Path(place) / spec.file).is_file():
-            return path
-    message = f"the task {name} needs {spec.file} of the Python package {spec.package}, which is not there"
-    raise TicketsError(message, hint=f"pip install {spec.pip}", code="data.no_package")
 
 
 class HubRows(Rows):
