@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from refusing import refused
 from robust_tickets.classifier import Classifier
 from robust_tickets.config import digest, to_plain
 from robust_tickets.data.task import Split
@@ -33,18 +35,30 @@ PLAIN, TICKET = Job(task="sst2", arm="finetune"), Job(task="sst2", arm="earlyrob
 BUGS, SWAPS = (attack("sst2", name) for name in ("deepwordbug", "pwws"))
 
 
-def asked(unit: Job, attacks: Any, paths: Paths, store: Path, results: Path, **more: Any) -> Request:
-    return Request(
-        unit=unit, attacks=tuple(one.name for one in attacks), paths=paths, store=store, results=results, **more
-    )
+def asked(unit: Job, attacks: Any, paths: Paths, world: Path, **more: Any) -> Request:
+    names = tuple(one.name for one in attacks)
+    return Request(unit=unit, attacks=names, paths=paths, store=world / "store", results=world / "results", **more)
+
+
+def one(*given: Any, **more: Any) -> Outcome:
+    return run_job(asked(*given, **more))
 
 
 def known_of(unit: Job, world: Path) -> Outcome:
     return read(place(world / "results", unit))
 
 
-def one(*given: Any, **more: Any) -> Outcome:
-    return run_job(asked(*given, **more))
+@contextmanager
+def attacking(instead: Callable[[str, Callable[[], Any]], Any]) -> Iterator[None]:
+    """Attacks call ``instead`` with their class and what they would do."""
+    before = runner.Experiment.attacked
+
+    def attacked(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
+        return instead(type(plan.attack).__name__, lambda: before(self, made, plan, workers))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runner.Experiment, "attacked", attacked)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +71,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Paths:
 def made(places: Paths, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """A unit with a search, attacked once; later tests add to copies of it."""
     folder = tmp_path_factory.mktemp("made")
-    return folder, one(TICKET, [BUGS], places, folder / "store", folder / "results", processes=3)
+    return folder, one(TICKET, [BUGS], places, folder, processes=3)
 
 
 @pytest.fixture
@@ -132,7 +146,7 @@ def test_a_ticket_lies_beside_its_outcome_with_its_scores(world: Path, places: P
     assert str(places.models) not in about
     assert str(places.data) not in about
     other = replace(told, ticket={**told.ticket, "digest": "0" * 64})
-    with pytest.raises(TicketsError, match="not the ticket"):
+    with refused("outcome.damaged"):
         outcome.ticket_of(results, other)
     shutil.rmtree(beside)
     assert read_all(results) == (told,), "as the first outcomes are"
@@ -145,10 +159,10 @@ def test_what_is_there_is_not_made_again(
     before = place(world / "results", TICKET).read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr(runner, "prepare", None)  # nothing may even be loaded
-        one(TICKET, [BUGS], places, world / "store", world / "results")
-        one(TICKET, [], places, world / "store", world / "results", search_only=True)
+        one(TICKET, [BUGS], places, world)
+        one(TICKET, [], places, world, search_only=True)
     assert place(world / "results", TICKET).read_bytes() == before
-    later = one(TICKET, [BUGS, SWAPS], places, world / "store", world / "results", processes=9)
+    later = one(TICKET, [BUGS, SWAPS], places, world, processes=9)
     assert counted == ["attack"], "one attack was added, nothing else run"
     assert [one.name for one in later.attacks] == ["deepwordbug", "pwws"]
     assert later.config["attacks"].keys() == {"deepwordbug", "pwws"}
@@ -158,12 +172,12 @@ def test_what_is_there_is_not_made_again(
 def test_a_model_that_was_dropped_is_trained_anew_for_a_later_attack(
     world: Path, places: Paths, counted: list[str]
 ) -> None:
-    first = one(PLAIN, [BUGS], places, world / "store", world / "results", drop_models=True)
+    first = one(PLAIN, [BUGS], places, world, drop_models=True)
     assert first.ticket is None
     assert len(list((world / "store" / "train").glob("*/model"))) == 1, "that of the other unit"
     shutil.rmtree(world / "store" / "attack")
     counted.clear()
-    again = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results", drop_models=True)
+    again = one(PLAIN, [BUGS, SWAPS], places, world, drop_models=True)
     assert counted == ["train", "attack"], "on a CPU the same model comes out: its first attack stands"
     assert again.attacks[0] == first.attacks[0]
 
@@ -174,31 +188,27 @@ def test_attacks_of_a_model_that_is_another_now_are_run_anew(world: Path, places
         known, inputs={**known.inputs, "trained": "0" * 64}, attacks=(replace(known.attacks[0], seconds=-1.0),)
     )
     outcome.write(world / "results", gone, {})
-    told = one(TICKET, [SWAPS], places, world / "store", world / "results")
+    told = one(TICKET, [SWAPS], places, world)
     assert {one.name for one in told.attacks} == {"deepwordbug", "pwws"}
     assert all(one.seconds is not None and one.seconds >= 0 for one in told.attacks), "both on the model that is there"
     assert told.inputs["trained"] == known.inputs["trained"]
 
 
-def test_an_outcome_stays_until_another_model_is_attacked_as_much(
-    world: Path, places: Paths, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outcome_stays_until_another_model_is_attacked_as_much(world: Path, places: Paths) -> None:
     """Cut off before, it has the attacks that it had, on the model that it had."""
     known = known_of(TICKET, world)
     path = outcome.write(world / "results", replace(known, inputs={**known.inputs, "trained": "0" * 64}), {})
-    before, attacked = path.read_bytes(), runner.Experiment.attacked
+    before = path.read_bytes()
 
-    def cut_off(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
-        if type(plan.attack).__name__ == "DeepWordBug":
+    def cut_off(name: str, attack: Callable[[], Any]) -> Any:
+        if name == "DeepWordBug":
             raise KeyboardInterrupt
-        return attacked(self, made, plan, workers)
+        return attack()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(runner.Experiment, "attacked", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            one(TICKET, [SWAPS], places, world / "store", world / "results")
+    with attacking(cut_off), pytest.raises(KeyboardInterrupt):
+        one(TICKET, [SWAPS], places, world)
     assert path.read_bytes() == before
-    told = one(TICKET, [SWAPS], places, world / "store", world / "results")
+    told = one(TICKET, [SWAPS], places, world)
     assert read(path) == told
     assert ({one.name for one in told.attacks}, told.inputs) == ({"pwws", "deepwordbug"}, known.inputs)
 
@@ -206,28 +216,26 @@ def test_an_outcome_stays_until_another_model_is_attacked_as_much(
 def test_a_rehearsal_is_not_taken_for_the_real_thing(
     world: Path, places: Paths, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = outcome.place(world / "results", TICKET)
+    path = place(world / "results", TICKET)
     before = path.read_bytes()
-    real = replace(places, subset=False)
-    with pytest.raises(TicketsError, match=r"a part of the data: sst2: 64 of the 67,349 rows of train"):
-        one(TICKET, [BUGS], real, world / "store", world / "results")
-    summary = run_jobs([asked(TICKET, [BUGS], real, world / "store", world / "results")])
+    real = asked(TICKET, [BUGS], replace(places, subset=False), world)
+    with refused("worker.other_data"):
+        run_job(real)
+    summary = run_jobs([real])
     assert "--results" in capsys.readouterr().err, "what to do is said"
     assert (summary.failed, summary.found) == ((TICKET,), ())
     assert path.read_bytes() == before
-    assert run_jobs([asked(TICKET, [BUGS], places, world / "store", world / "results")]).found == (TICKET,)
+    assert run_jobs([asked(TICKET, [BUGS], places, world)]).found == (TICKET,)
 
 
 def test_an_attack_of_other_settings_is_not_taken_for_this_one(world: Path, places: Paths) -> None:
     known = known_of(TICKET, world)
-    table = {**known.config["attacks"]["deepwordbug"], "subset": "first"}
-    path = outcome.write(
-        world / "results", replace(known, config={**known.config, "attacks": {"deepwordbug": table}}), {}
-    )
+    tables = {"deepwordbug": {**known.config["attacks"]["deepwordbug"], "subset": "first"}}
+    path = outcome.write(world / "results", replace(known, config={**known.config, "attacks": tables}), {})
     before = path.read_bytes()
     with pytest.raises(TicketsError, match=r"deepwordbug\.subset 'first' there, 'balanced' now"):
-        one(TICKET, [BUGS], places, world / "store", world / "results")
-    summary = run_jobs([asked(TICKET, [BUGS], places, world / "store", world / "results")])
+        one(TICKET, [BUGS], places, world)
+    summary = run_jobs([asked(TICKET, [BUGS], places, world)])
     assert (summary.failed, summary.found) == ((TICKET,), ())
     assert path.read_bytes() == before
 
@@ -236,85 +244,74 @@ def test_statuses_are_in_the_order_of_the_ids(world: Path) -> None:
     (folder,) = (world / "store" / "attack").iterdir()
     lines = (folder / "examples.jsonl").read_bytes().splitlines(keepends=True)
     (folder / "examples.jsonl").write_bytes(b"".join([lines[1], lines[0], *lines[2:]]))
-    with pytest.raises(TicketsError, match="not its result"):
+    with refused("gather.other_examples"):
         gather.attacked("deepwordbug", Stage(folder=folder, key={}))
 
 
-def test_whatever_ends_it_leaves_whole_outcomes(
-    world: Path, places: Paths, monkeypatch: pytest.MonkeyPatch, counted: list[str]
-) -> None:
+def test_whatever_ends_it_leaves_whole_outcomes(world: Path, places: Paths, counted: list[str]) -> None:
     reached = []
-    before = runner.Experiment.attacked
 
-    def cut_off(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
-        reached.append(plan)
-        if len(reached) == 1:
-            trained = known_of(PLAIN, world)
-            assert (trained.clean["n"], trained.attacks) == (12, ()), "written before it is attacked"
+    def cut_off(name: str, attack: Callable[[], Any]) -> Any:
+        reached.append(name)
         if len(reached) == 2:
             raise KeyboardInterrupt
-        return before(self, made, plan, workers)
+        trained = known_of(PLAIN, world)
+        assert (trained.clean["n"], trained.attacks) == (12, ()), "written before it is attacked"
+        return attack()
 
-    with monkeypatch.context() as patch:
-        patch.setattr(runner.Experiment, "attacked", cut_off)
-        with pytest.raises(KeyboardInterrupt):
-            one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
+    with attacking(cut_off), pytest.raises(KeyboardInterrupt):
+        one(PLAIN, [BUGS, SWAPS], places, world)
     left = known_of(PLAIN, world)
     assert [one.name for one in left.attacks] == ["deepwordbug"]
-    assert complete(left, asked(PLAIN, [BUGS], places, world, world))
-    assert not complete(left, asked(PLAIN, [BUGS, SWAPS], places, world, world))
+    assert complete(left, asked(PLAIN, [BUGS], places, world))
+    assert not complete(left, asked(PLAIN, [BUGS, SWAPS], places, world))
     counted.clear()
-    whole = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
+    whole = one(PLAIN, [BUGS, SWAPS], places, world)
     assert counted == ["attack"]
     assert whole.attacks[0] == left.attacks[0]
 
 
-def test_an_attack_that_fails_loses_no_other(world: Path, places: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = runner.Experiment.attacked
+def test_an_attack_that_fails_loses_no_other(world: Path, places: Paths) -> None:
+    def fails(name: str, attack: Callable[[], Any]) -> Any:
+        if name == "DeepWordBug":
+            raise TicketsError("its letters are gone", code="a.code")
+        return attack()
 
-    def fails(self: Any, made: Any, plan: Any, workers: Any = None) -> Any:
-        if type(plan.attack).__name__ == "DeepWordBug":
-            raise TicketsError("its letters are gone")
-        return before(self, made, plan, workers)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(runner.Experiment, "attacked", fails)
-        with pytest.raises(TicketsError, match="letters"):
-            one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results", drop_models=True)
-    left = known_of(PLAIN, world)
-    assert [one.name for one in left.attacks] == ["pwws"]
-    whole = one(PLAIN, [BUGS, SWAPS], places, world / "store", world / "results")
+    with attacking(fails), refused("a.code"):
+        one(PLAIN, [BUGS, SWAPS], places, world, drop_models=True)
+    assert [one.name for one in known_of(PLAIN, world).attacks] == ["pwws"]
+    whole = one(PLAIN, [BUGS, SWAPS], places, world)
     assert {one.name for one in whole.attacks} == {"pwws", "deepwordbug"}
 
 
 def test_a_search_alone_is_an_outcome_that_training_completes(
     places: Paths, tmp_path: Path, counted: list[str]
 ) -> None:
-    ticket = one(TICKET, [], places, tmp_path / "store", tmp_path / "results", search_only=True)
+    ticket = one(TICKET, [], places, tmp_path, search_only=True)
     assert counted == ["search"]
     assert ticket.ticket is not None
     assert ticket.clean == {}
-    assert not complete(ticket, asked(TICKET, [], places, tmp_path, tmp_path))
-    whole = one(TICKET, [], places, tmp_path / "store", tmp_path / "results")
+    assert not complete(ticket, asked(TICKET, [], places, tmp_path))
+    whole = one(TICKET, [], places, tmp_path)
     assert counted == ["search", "train"]
     assert whole.ticket == ticket.ticket
     assert whole.clean["n"] == 12
-    with pytest.raises(TicketsError, match="no search"):
-        one(PLAIN, [], places, tmp_path / "store", tmp_path / "results", search_only=True)
+    with refused("worker.no_search"):
+        one(PLAIN, [], places, tmp_path, search_only=True)
 
 
 def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path, places: Paths) -> None:
     known = known_of(TICKET, world)
     (arm,) = known.config["recipe"]["arms"]
-    for change, refused in (({"epochs": 3}, True), ({"precision": "bf16", "no_longer_there": 1}, False)):
+    for change, other in (({"epochs": 3}, True), ({"precision": "bf16", "no_longer_there": 1}, False)):
         recipe = {**known.config["recipe"], "arms": [{**arm, "train": {**arm["train"], **change}}]}
         path = outcome.write(world / "results", replace(known, config={**known.config, "recipe": recipe}), {})
         before = path.read_bytes()
-        if refused:
+        if other:
             with pytest.raises(TicketsError, match=r"train\.epochs 3 there, 10 now"):
-                one(TICKET, [BUGS], places, world / "store", world / "results")
+                one(TICKET, [BUGS], places, world)
         else:
-            assert one(TICKET, [BUGS], places, world / "store", world / "results").config["recipe"] == recipe
+            assert one(TICKET, [BUGS], places, world).config["recipe"] == recipe
         assert path.read_bytes() == before
 
 
@@ -327,7 +324,7 @@ def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: 
         recipe_of(unit, replace(places, corpus=places.data / name)) for name in ("wikitext-2-raw-v1", "wiki_en")
     )
     kept = replace(known, config={"recipe": gather.without_paths(to_plain(before), {"data": places.data})})
-    request = asked(unit, [], replace(places, subset=True), world, world)
+    request = asked(unit, [], replace(places, subset=True), world)
     check_same(kept, before, request)
     with pytest.raises(TicketsError, match=r"search\.corpus 'wiki_en' there, 'wikitext-2-raw-v1' now"):
         check_same(kept, now, request)
@@ -335,7 +332,7 @@ def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: 
 
 def test_repeats_of_a_seed_share_no_stage(places: Paths, tmp_path: Path, counted: list[str]) -> None:
     for repeat in (0, 1):
-        one(replace(TICKET, repeat=repeat), [], places, tmp_path / "store", tmp_path / "results", search_only=True)
+        one(replace(TICKET, repeat=repeat), [], places, tmp_path, search_only=True)
     assert counted == ["search", "search"]
 
 

@@ -324,12 +324,9 @@ def _run(
     from robust_tickets.reproduce.runner import run_jobs
     from robust_tickets.reproduce.worker import Request
 
-    where: dict[str, Any] = {"paths": paths, "store": run.out.absolute(), "results": run.results.absolute()}
-    how = {"processes": run.processes, "drop_models": run.drop_models}
-    requests = [
-        Request(unit=unit, attacks=tuple(names), search_only=unit in searches, **where, **how)
-        for unit, names in jobs.items()
-    ]
+    how: dict[str, Any] = {"store": run.out.absolute(), "results": run.results.absolute()}
+    how |= {"paths": paths, "processes": run.processes, "drop_models": run.drop_models}
+    requests = [Request(unit=u, attacks=tuple(names), search_only=u in searches, **how) for u, names in jobs.items()]
     return run_jobs(requests, budget=run.seconds, log=log)
 
 

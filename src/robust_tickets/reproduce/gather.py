@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
-from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked
+from robust_tickets.reproduce.outcome import INSTEAD, LETTERS, Attacked, Outcome
 from robust_tickets.stats.classification import SUCCESS
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from robust_tickets.stages import Stage
     from robust_tickets.ticket.ticket import Ticket
 
+T = TypeVar("T")
 TEXTS = 12  # attacked texts that are kept of each attack
 POINTS = 150  # lines of a search's trace that are kept, evenly spread
 LOSSES = 50  # of a training's
@@ -134,16 +136,19 @@ def _text(example: ExampleOutcome) -> dict[str, Any]:
     return {"id": example.id, "label": example.label, **texts, "before": before, "after": after}
 
 
-def without_paths(value: Any, paths: Mapping[str, Path]) -> Any:
+def without_paths(value: T, paths: Mapping[str, Path]) -> T:
     """Replace paths in ``value`` by ``@name``; of nested paths the first of ``paths`` counts."""
-    if isinstance(value, Mapping):
-        return {key: without_paths(inner, paths) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(without_paths(inner, paths) for inner in value)
-    if isinstance(value, str):
+    made: Any = value
+    if isinstance(value, Outcome | Attacked):
+        made = replace(value, **without_paths(vars(value), paths))
+    elif isinstance(value, Mapping):
+        made = {key: without_paths(inner, paths) for key, inner in value.items()}
+    elif isinstance(value, list | tuple):
+        made = type(value)(without_paths(inner, paths) for inner in value)
+    elif isinstance(value, str):
         for name, path in paths.items():
-            value = value.replace(str(path), f"@{name}")
-    return value
+            made = made.replace(str(path), f"@{name}")
+    return made  # type: ignore[no-any-return]
 
 
 def _spread(lines: list[Any], most: int) -> list[Any]:

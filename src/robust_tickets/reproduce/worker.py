@@ -11,6 +11,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,16 +132,23 @@ def _make(request: Request, recipe: Recipe, known: Outcome | None) -> Outcome:
     folder = request.store / f"repeat-{unit.repeat}" if unit.repeat else request.store
     experiment = prepare(recipe, out=folder, processes=request.processes)
     notes = protocol.check_task(experiment.task, unit, subset=request.paths.subset)
+    clear = partial(gather.without_paths, paths={k: v for k, v in vars(request.paths).items() if isinstance(v, Path)})
+
+    def kept(ticket: Ticket | None) -> Ticket | None:
+        """The ticket beside the outcome: one of heads and neurons."""
+        whole = ticket is not None and ticket.kind == "structured"
+        return replace(ticket, provenance=clear(ticket.provenance)) if ticket is not None and whole else None
+
     if request.search_only:
         if arm.origin is None:
             message = f"{unit.id} has no search, and only the search is asked for"
             raise TicketsError(message, hint="ask for the trained model", code="worker.no_search")
         ticket, searched, _ = ticket_of(experiment, arm.origin)
-        current = known or _outcome(request, experiment, notes, ticket, searched)
-        outcome.write(request.results, current, {}, _beside(request, ticket))
+        current = known or clear(_outcome(unit, experiment, notes, ticket, searched))
+        outcome.write(request.results, current, {}, kept(ticket))
         return current
     made = experiment.made(arm)
-    current = _outcome(request, experiment, notes, made.ticket, made.searched, made)
+    current = clear(_outcome(unit, experiment, notes, made.ticket, made.searched, made))
     owed: set[str] = set()  # attacks of an outcome of another model, which is not overwritten by one with fewer
     if known is not None and known.inputs.get("trained") == current.inputs["trained"]:
         config = {**current.config, "attacks": known.config.get("attacks", {})}
@@ -152,7 +160,7 @@ def _make(request: Request, recipe: Recipe, known: Outcome | None) -> Outcome:
 
     def write() -> None:
         if owed <= {attacked.name for attacked in current.attacks}:
-            outcome.write(request.results, current, ids, _beside(request, made.ticket))
+            outcome.write(request.results, current, ids, kept(made.ticket))
 
     write()
     problems = []
@@ -165,9 +173,8 @@ def _make(request: Request, recipe: Recipe, known: Outcome | None) -> Outcome:
             stage = experiment.attacked(made, plan, workers(request.processes))
             result, its_ids = gather.attacked(name, stage)
             ids[result.examples] = its_ids
-            result = replace(result, resources=_clear(request, result.resources), flags=_clear(request, result.flags))
             config = {**current.config, "attacks": {**current.config["attacks"], name: to_plain(attack.table)}}
-            current = replace(current, attacks=(*current.attacks, result), config=config)
+            current = replace(current, attacks=(*current.attacks, clear(result)), config=config)
             write()
         except Exception as problem:  # the other attacks do not depend on it
             warn(f"{unit.id}: {name} failed: {problem}")
@@ -181,7 +188,7 @@ def _make(request: Request, recipe: Recipe, known: Outcome | None) -> Outcome:
 
 
 def _outcome(
-    request: Request,
+    unit: Job,
     experiment: Experiment,
     notes: tuple[str, ...],
     ticket: Ticket | None,
@@ -191,7 +198,7 @@ def _outcome(
     """The outcome without attacks; of a search alone nothing is ``made``."""
     from robust_tickets.reproduce import gather
 
-    task, recipe, unit = experiment.task, experiment.recipe, request.unit
+    task, recipe = experiment.task, experiment.recipe
     trained, splits = made.trained if made else None, {name: own for name, own in task.splits.items() if len(own)}
     inputs = {
         "task": {name: split.digest for name, split in splits.items()},
@@ -210,27 +217,15 @@ def _outcome(
         shape["again"] = f"tickets reproduce --job {unit.id} --search-only --results NEW --out NEW"
     return Outcome(
         unit=unit,
-        config={"recipe": _clear(request, _plain(recipe)), "attacks": {}},
-        inputs=_clear(request, inputs),
+        config={"recipe": _plain(recipe), "attacks": {}},
+        inputs=inputs,
         env=dict(environment()),
         clean=read_json(trained.folder / "evaluation.json") if trained is not None else {},
         cost=gather.cost(searched, trained),
         ticket=shape,
         traces=gather.traces(searched, trained),
-        notes=_clear(request, (*arms.arm(unit.arm, unit.flavour, unit.task).notes, *notes, *task.warnings)),
+        notes=(*arms.arm(unit.arm, unit.flavour, unit.task).notes, *notes, *task.warnings),
     )
-
-
-def _beside(request: Request, ticket: Ticket | None) -> Ticket | None:
-    """The ticket to be kept beside the outcome: one of heads and neurons, without paths."""
-    kept = ticket is not None and ticket.kind == "structured"
-    return replace(ticket, provenance=_clear(request, ticket.provenance)) if ticket is not None and kept else None
-
-
-def _clear(request: Request, value: Any) -> Any:
-    from robust_tickets.reproduce import gather
-
-    return gather.without_paths(value, {k: path for k, path in vars(request.paths).items() if isinstance(path, Path)})
 
 
 def workers(processes: int) -> int | None:
