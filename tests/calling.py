@@ -17,3 +17,8 @@ def tickets(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) 
     out = capsys.readouterr()
     assert end.value.code == code, out.err
     return json.loads(out.out)
+
+
+def sets(*settings: str) -> list[str]:
+    """``--set`` before each setting."""
+    return [part for setting in settings for part in ("--set", setting)]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from calling import tickets
+from calling import sets, tickets
 from robust_tickets.attack.greedy import GreedySearch
 from robust_tickets.cli.main import main
 from robust_tickets.data import diagnostics
@@ -22,16 +22,8 @@ from robust_tickets.report.html import write_report
 from robust_tickets.resources import wordnet
 from robust_tickets.stages import BAD_ROWS
 
-SMALL = [
-    "--set",
-    "train.epochs=1",
-    "--set",
-    "max_length=32",
-    "--set",
-    "attack.n=6",
-    "--set",
-    "search.adversary.steps=2",
-]
+SMALL = sets("train.epochs=1", "max_length=32", "attack.n=6", "search.adversary.steps=2")
+SAME = (".safetensors", "config.json", "ticket.json", "trace.jsonl", "examples.jsonl", "evaluation.json", "arms.json")
 
 
 def test_a_csv_with_three_string_labels_goes_through_without_python(
@@ -82,17 +74,7 @@ def test_the_same_recipe_twice_gives_the_same_hashes_and_a_second_call_finds_it_
     runs = [Path(tickets(capsys, *arguments, "--out", str(tmp_path / name))["run"]) for name in ("one", "two")]
     files = [json.loads((run / "manifest.json").read_text())["files"] for run in runs]
     for name in files[0]:
-        if name.endswith(
-            (
-                ".safetensors",
-                "config.json",
-                "ticket.json",
-                "trace.jsonl",
-                "examples.jsonl",
-                "evaluation.json",
-                "arms.json",
-            )
-        ):
+        if name.endswith(SAME):
             assert files[0][name]["sha256"] == files[1][name]["sha256"], name
     assert any(name.endswith("model.safetensors") for name in files[0])
     before = {p: p.stat().st_mtime_ns for p in runs[0].rglob("stage.json")}

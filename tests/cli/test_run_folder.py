@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from attacking import stable_files
+from calling import sets
 from robust_tickets.cli.main import main
 from robust_tickets.environment import environment
 from robust_tickets.train.loop import TrainingRun
@@ -245,17 +246,7 @@ def test_a_run_that_is_resumed_elsewhere_keeps_all_environments(
     capsys: Capture, monkeypatch: pytest.MonkeyPatch, three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     command = ["run", "finetune", "--set", f"task={three_classes}", "--set", f"model={model_folder}"]
-    command += [
-        "--set",
-        "attack=none",
-        "--set",
-        "train.epochs=1",
-        "--set",
-        "max_length=32",
-        "--set",
-        "max_rows=32",
-        "--out",
-    ]
+    command += [*sets("attack=none", "train.epochs=1", "max_length=32", "max_rows=32"), "--out"]
     before = torch.get_num_threads()
     try:
         for threads in (1, 2, 2, 1, 3):

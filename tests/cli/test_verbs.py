@@ -195,18 +195,8 @@ def test_a_saved_tokenizer_is_that_of_the_base_whatever_the_cache_held(
         (base / "tokenizer.json").write_text(json.dumps(rules))
     made = []
     for name in ("cold", "warm"):
-        train = [
-            "train",
-            str(base),
-            "--task",
-            str(three_classes),
-            "--max-length",
-            "32",
-            "--max-rows",
-            "32",
-            "--set",
-            "epochs=1",
-        ]
+        flags = ["--max-length", "32", "--max-rows", "32", "--set", "epochs=1"]
+        train = ["train", str(base), "--task", str(three_classes), *flags]
         tickets(capsys, *train, "--out", str(tmp_path / name))
         made.append(tmp_path / name / "model")
     for form in ("compact", "dense", *(["onnx"] if cut else [])):
