@@ -26,7 +26,7 @@ from fake_run import add_plan, make_run, set_outcomes
 from refusing import refused
 from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.report import format as numbers
-from robust_tickets.report.figures import budget_curves, curves, layers, query_histogram
+from robust_tickets.report.figures import budget_curves, layers, query_histogram
 from robust_tickets.report.html import ENVIRONMENT, MACROS, read_folders, write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.tables import Cell, Column, Row, Table, arms_table, to_markdown
@@ -397,24 +397,19 @@ def test_two_plans_of_one_attack_are_matched_by_what_they_asked_for(tmp_path, ch
 # --- figures and texts
 
 
-def test_the_curve_counts_what_fell(tmp_path: Path) -> None:
+def test_the_curve_is_that_of_the_result(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "r")
-    path = folder / "attack/00000000/examples.jsonl"
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    for row in rows:
-        row["fell_at"] = 10 if row["status"] == "success" else None
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     run = read_run(folder)
-    first, second, _ = curves(run, "pwws")
-    attacked, held = (sum(row["status"] in some for row in rows) for some in (("success", "failed"), ("failed",)))
-    assert first.at(9)[0] == pytest.approx(100 * attacked / len(rows))
-    assert (
-        first.at(10)[0] == pytest.approx(100 * held / len(rows)) == pytest.approx(run.arms[0].attacks[0].aua, abs=1e-3)
-    )
-    # without the number, the queries at the end stand for it
-    assert second.falls == tuple(sorted(e.queries for e in run.arms[1].attacks[0].texts if e.status == "success"))
-    assert len(budget_curves(run)) == 1
+    (drawn,) = budget_curves(run)
+    for k in range(3):
+        curve = read_json(folder / f"attack/{k:08x}/result.json")["curve"]
+        fallen = [point for point in curve if point["broken"]]
+        assert all(f"{numbers.percent(point['accuracy'])} after {point['budget']}" in drawn for point in fallen)
     assert "median" in query_histogram(run)
+    result = read_json(folder / "attack/00000000/result.json")
+    write_json(folder / "attack/00000000/result.json", result | {"curve": [{"budget": "x"}]})
+    (drawn,) = budget_curves(read_run(folder))
+    assert "EarlyRobust" not in drawn
 
 
 @pytest.mark.parametrize(

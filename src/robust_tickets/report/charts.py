@@ -366,7 +366,6 @@ class Series:
     runs: Sequence[Sequence[float]] = ()
     under: str = ""  # smaller, under the title
     dash: int = 0
-    steps: bool = False
     marked: bool = False
 
 
@@ -377,13 +376,7 @@ def lines(series: Sequence[Series], x: Axis, y: Axis, *, alt: str) -> Markup:
     parts += [band for one in series for band in _bands(one, across, up)]
     for place, one in enumerate(series):
         kind, height = f"curve {colour(one.index)} dash{one.dash}", bottom + BELOW + apart * place
-        path = f"M{across(one.x[0]):.1f} {up(one.y[0]):.1f}"
-        for (_, before), (a, b) in pairwise(zip(one.x, one.y, strict=True)):
-            if not one.steps:
-                path += f"L{across(a):.1f} {up(b):.1f}"
-            elif b != before:
-                path += f"H{across(a):.1f}V{up(b):.1f}"
-        path += f"H{across(one.x[-1]):.1f}" if one.steps else ""
+        path = "M" + "L".join(f"{across(a):.1f} {up(b):.1f}" for a, b in zip(one.x, one.y, strict=True))
         drawn = [tag("path", d=path, class_=kind), tag("path", d=f"M{LEFT - 30} {height:.1f}h24", class_=kind)]
         drawn.append(label(LEFT + 2, height + 4.5, squeeze(one.title, 46), kind="name"))
         drawn += [label(LEFT + 2, height + 20, squeeze(one.under, 54), kind="quiet")] if one.under else []

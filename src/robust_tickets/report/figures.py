@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup
@@ -15,12 +13,10 @@ from robust_tickets.report import charts
 from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import DASHES, Axis, around, figure
 from robust_tickets.report.run_data import Arm, Attack, Distances, Run, by_layer
-from robust_tickets.stats.classification import ERROR, FAILED, SUCCESS
-from robust_tickets.stats.intervals import wilson
+from robust_tickets.stats.classification import FAILED, SUCCESS
 
 PARTS = {"attention": "attention", "feedforward": "feed-forward"}
 CURVES = 8  # in one drawing; with more, one drawing an attack
-PLACES = 160  # along the axis at which a curve is known
 BINS = 8  # of a histogram, in a factor of ten
 ROWS = 16  # of a histogram
 POINTS = 48  # of a heat map; a longer search is thinned evenly
@@ -75,86 +71,52 @@ def _range(values: list[float]) -> tuple[float, float]:
     return around(values, max(2.0, 0.12 * (max(values) - min(values))))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Curve:
-    """One attack on one arm: when its examples fell, in order.
-
-    It is read off one run: an example counts as broken from the query on at which it fell (``attack.result`` says how exact that is).
-    """
-
-    index: int  # of the arm
-    dash: int  # of the attack
-    title: str
-    attack: str  # its title, where the drawing has several
-    n: int
-    attacked: int
-    falls: tuple[int, ...]
-    last: int  # queries of the longest search
-    most: int | None  # the run's own budget: nothing is known beyond it
-
-    def at(self, budget: float) -> tuple[float, float, float]:
-        """Accuracy within a budget, and its interval; percent."""
-        right = self.attacked - bisect_right(self.falls, budget)
-        low, high = wilson(right, self.n)
-        return 100 * right / self.n, 100 * low, 100 * high
-
-    @property
-    def summary(self) -> str:
-        budgets = (10, 30, 100, 300, 1000, 3000, 10_000)
-        named = [b for b in budgets if self.falls and self.falls[0] / 3 <= b <= self.last]
-        shares = ", ".join(f"{numbers.percent(self.at(b)[0])} after {b}" for b in [*named, self.last])
-        return f"{', '.join(filter(None, (self.title, self.attack)))}: {shares} queries"
-
-    def series(self, low: float, high: float) -> charts.Series:
-        end = high if self.most is None else min(high, max(low, math.log10(self.most)))
-        powers = [low + (end - low) * k / (PLACES - 1) for k in range(PLACES)]
-        found = [self.at(10**power + 1e-9) for power in powers]
-        return charts.Series(
-            index=self.index,
-            title=self.title,
-            summary=self.summary,
-            x=powers,
-            y=[value for value, _, _ in found],
-            bands=[(bottom, top) for _, bottom, top in found],
-            under=self.attack,
-            dash=self.dash,
-            steps=True,
-        )
-
-
-def curves(run: Run, key: str) -> list[Curve]:
-    """One attack on every arm that it queried."""
-    keys, found = list(run.attack_titles), []
-    for i, arm in enumerate(run.arms):
-        attack = arm.attack(key)
-        counted = [e for e in attack.texts if e.status != ERROR] if attack else []
-        spent = [e.queries for e in counted if e.status in (SUCCESS, FAILED) and e.queries]
-        if attack is None or not spent:
-            continue
-        found.append(
-            Curve(
-                index=i,
-                dash=keys.index(key) % DASHES,
-                title=arm.title,
-                attack=run.attack_titles[key] if len(keys) > 1 else "",
-                n=len(counted),
-                attacked=len(spent),
-                falls=tuple(sorted((e.fell_at or e.queries or 1) for e in counted if e.status == SUCCESS)),
-                last=max(spent),
-                most=attack.query_budget or None,
-            )
-        )
-    return found
-
-
 def budget_curves(run: Run) -> list[Markup]:
     """Accuracy against query budget, in one figure, or one an attack where there are many curves."""
-    found = [some for key in run.attack_titles if (some := curves(run, key))]
-    together = [curve for some in found for curve in some]
-    return [_budget(run, some) for some in ([together] if len(together) <= CURVES else found) if some]
+    every = [(key, i, arm.attack(key)) for key in run.attack_titles for i, arm in enumerate(run.arms)]
+    found = [(key, i, points) for key, i, attack in every if attack is not None and len(points := _points(attack)) > 1]
+    keys = list(run.attack_titles)
+    groups = [found] if len(found) <= CURVES else [[one for one in found if one[0] == key] for key in keys]
+    return [_budget(run, group) for group in groups if group]
 
 
-def _budget(run: Run, some: Sequence[Curve]) -> Markup:
+def _points(attack: Attack) -> list[tuple[float, float, tuple[float, float]]]:
+    """The curve of a result: budget, accuracy and its interval; nothing where it is none."""
+    try:
+        return [
+            (
+                float(point["budget"]),
+                float(point["accuracy"]),
+                (float(point["interval"][0]), float(point["interval"][1])),
+            )
+            for point in attack.curve
+        ]
+    except (LookupError, TypeError, ValueError):
+        return []
+
+
+def _budget(run: Run, group: Sequence[tuple[str, int, list[tuple[float, float, tuple[float, float]]]]]) -> Markup:
+    keys, series = list(run.attack_titles), []
+    # budgets at which no text has fallen yet are left out, but for the last
+    flat = [sum(value == points[0][1] for _, value, _ in points) for _, _, points in group]
+    low = min(points[min(count, len(points) - 1) - 1][0] for count, (_, _, points) in zip(flat, group, strict=True))
+    for key, i, points in group:
+        shown = [point for point in points if point[0] >= low]
+        name = ", ".join([run.arms[i].title, *([run.attack_titles[key]] if len(keys) > 1 else [])])
+        values = ", ".join(f"{numbers.percent(value)} after {budget:g}" for budget, value, _ in shown)
+        series.append(
+            charts.Series(
+                index=i,
+                title=run.arms[i].title,
+                summary=f"{name}: {values} queries",
+                x=[math.log10(budget) for budget, _, _ in shown],
+                y=[value for _, value, _ in shown],
+                bands=[interval for _, _, interval in shown],
+                under=run.attack_titles[key] if len(keys) > 1 else "",
+                dash=keys.index(key) % DASHES,
+                marked=True,
+            )
+        )
     exact = (
         "with two classes each point is what a run with that budget finds"
         if len(run.labels) == 2
@@ -164,14 +126,13 @@ def _budget(run: Run, some: Sequence[Curve]) -> Markup:
         f"Accuracy within a budget of so many queries a text, read off one run of each attack: {exact}. The haze is the "
         f"95{numbers.GLUE}% interval; the axis of the queries is logarithmic. A curve ends where its run had no more queries to ask."
     )
-    if len({curve.dash for curve in some}) > 1:
+    if len({one.dash for one in series}) > 1:
         caption += " A colour is an arm, a kind of line an attack."
-    low = math.floor(math.log10(max(1, min((curve.falls[0] for curve in some if curve.falls), default=10) - 1)))
-    high = max(math.log10(max(curve.last for curve in some)), low + 0.5)
-    x = Axis.powers("query budget a text", low, high, numbers.count)
+    ends = math.log10(low), max(one.x[-1] for one in series)
+    x = Axis.powers("query budget a text", *ends, numbers.count)
     y = Axis.linear("accuracy within the budget, %", 0, 100)
-    alt = "Accuracy against query budget. " + "; ".join(curve.summary for curve in some)
-    return figure([charts.lines([curve.series(low, high) for curve in some], x, y, alt=alt)], caption)
+    alt = "Accuracy against query budget. " + "; ".join(one.summary for one in series)
+    return figure([charts.lines(series, x, y, alt=alt)], caption)
 
 
 def query_histogram(run: Run) -> Markup | None:
