@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -109,7 +109,12 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], flavour: Fla
                 _searched(id, where, made, here) if here else [Panel(title=where, why=f"{where}: not run{lacking}.")]
             )
         else:
-            panels += sweep(backbone, task, made, here, lambda row: _axis(id, row), lacking)
+            points = [
+                Swept(row.name, _axis(id, row), row.x, row.arm)
+                for row in made
+                if row.backbone == backbone and task in row.tasks
+            ]
+            panels += sweep(place(task, backbone), points, here, lacking)
     if id in LAYERS:
         words = layers_caption(own, WORDS) + (f" {WORDS['last']}" if instead else "")
     elif id in MAPS:
@@ -221,59 +226,53 @@ def lines(
     return Panel(title=name, svg=drawing, table=plain_table(name, heads, table), sources=tuple(sources))
 
 
-def sweep(
-    backbone: str,
-    task: str,
-    rows: Sequence[Row],
-    outcomes: Sequence[Outcome],
-    axis_of: Callable[[Row], Axis],
-    lacking: str = "",
-    looks: Mapping[str, int] | None = None,
-) -> list[Panel]:
-    """A panel for every measure and swept setting on a task, and one that names what is missing and ``lacking``.
+class Swept(NamedTuple):
+    """A point of a line: the arm that makes it, and its place on the axis; ``look`` numbers the line, if the page does elsewhere."""
 
-    ``looks``: numbers of lines by name, where the page shows them elsewhere.
-    """
-    where, here = place(task, backbone), [row for row in rows if row.backbone == backbone and task in row.tasks]
-    points, names = Counter(row.name for row in here), {row.arm for row in here}
-    if max(points.values()) > 1:  # a line of one point beside swept ones (the full model) is level
-        here = [row if points[row.name] > 1 else replace(row, x=None) for row in here]
-    own = [one for one in outcomes if one.unit.arm in names]
+    name: str
+    axis: Axis
+    x: float | None
+    arm: str
+    look: int | None = None
+
+
+def sweep(where: str, points: Sequence[Swept], outcomes: Sequence[Outcome], lacking: str = "") -> list[Panel]:
+    """A panel for every measure and swept setting on a task, and one that names what is missing and ``lacking``."""
+    counts = Counter(one.name for one in points)
+    if max(counts.values()) > 1:  # a line of one point beside swept ones (the full model) is level
+        points = [one if counts[one.name] > 1 else one._replace(x=None) for one in points]
+    own = [one for one in outcomes if one.unit.arm in {point.arm for point in points}]
     done = {one.unit.arm for one in own if one.unit.repeat == 0 and one.clean}  # not only searched
-    enough = max(Counter(row.name for row in here if row.arm in done and row.x is not None).values(), default=0) > 1
-    attacks, panels = textfoolers(own), list[Panel]()
-    if enough:
-        panels = _sweep(where, here, own, attacks, axis_of, looks or {})
-    if unrun := [row for row in here if row.arm not in done]:
-        missing = [row.name if row.x is None else f"{row.name} at {axis_of(row).words(row.x)}" for row in unrun]
-        named = f" of {len(here)} points {', '.join(missing)}" if len(unrun) < len(here) else ""
+    enough = max(Counter(one.name for one in points if one.arm in done and one.x is not None).values(), default=0) > 1
+    attacks = textfoolers(own)
+    panels = _sweep(where, points, own, attacks) if enough else []
+    if unrun := [one for one in points if one.arm not in done]:
+        missing = [one.name if one.x is None else f"{one.name} at {one.axis.words(one.x)}" for one in unrun]
+        named = f" of {len(points)} points {', '.join(missing)}" if len(unrun) < len(points) else ""
         panels.append(Panel(title=where, why=f"{where}: not run{named}{lacking}."))
     if enough and not attacks:
         panels.append(Panel(title=where, why=f"{where}: trained, not attacked by TextFooler."))
     return panels
 
 
-def _sweep(
-    where: str, rows: Sequence[Row], own: Sequence[Outcome], attacks: Sequence[str], axis_of: Callable[[Row], Axis],
-    looks: Mapping[str, int],
-) -> list[Panel]:  # fmt: skip
+def _sweep(where: str, points: Sequence[Swept], own: Sequence[Outcome], attacks: Sequence[str]) -> list[Panel]:
     """The panels of one task; those of one measure share their scale."""
     unit, found = own[0].unit, dict[tuple[Axis, str], Lines]()
     about: dict[str, Any] = {"task": unit.task, "backbone": unit.backbone, "flavour": unit.flavour}
-    for axis in dict.fromkeys(axis_of(row) for row in rows if row.x is not None):
+    for axis in dict.fromkeys(one.axis for one in points if one.x is not None):
         for attack in ("", *attacks):
             how: dict[str, Any] = {"metric": "aua", "attack": attack} if attack else {"metric": "clean"}
             series: dict[str, tuple[int, Points]] = {}
-            for index, name in enumerate(dict.fromkeys(row.name for row in rows)):
-                alike = [row for row in rows if row.name == name and (row.x is None or axis_of(row) == axis)]
-                points = [(row.x, read_runs(Wanted(arm=row.arm, **about, **how), own)) for row in alike]
-                if known := [(x, one) for x, one in points if one.units]:
-                    series[name] = (looks.get(name, index), known)
+            for index, name in enumerate(dict.fromkeys(one.name for one in points)):
+                line = [one for one in points if one.name == name and (one.x is None or one.axis == axis)]
+                read = [(one.x, read_runs(Wanted(arm=one.arm, **about, **how), own)) for one in line]
+                if known := [(x, one) for x, one in read if one.units]:
+                    series[name] = (index if line[0].look is None else line[0].look, known)
             found |= {(axis, attack): series} if series else {}
     panels = []
     for (axis, attack), drawn in found.items():
         every = [line for (_, other), some in found.items() if other == attack for line in some.values()]
-        values = [v for _, points in every for _, one in points for v in (*one.values, *(one.band or ()))]
+        values = [v for _, of_line in every for _, one in of_line for v in (*one.values, *(one.band or ()))]
         low, high = around(values, max(1.0, 0.08 * (max(values) - min(values))))
         what = f"accuracy under {attack_title(attack)}, %" if attack else "clean accuracy, %"
         panels.append(lines(where, what, axis, drawn, (low, high) if high > low else (low - 1, high + 1)))
@@ -292,21 +291,17 @@ def lengths(outcomes: Sequence[Outcome], looks: Mapping[str, int] | None = None)
     ``looks`` numbers arms as the page does, for equal colours and shapes.
     """
     own = sorted((one for one in outcomes if one.unit.flavour == "corrected" and one.clean), key=lambda one: one.unit)
-    usual = float(constants().training["epochs"])
-    # sweeps over whole schedules have this suffix
-    bases = {
-        of.base: sorted([*swept(name), (usual, of.base)]) for name, of in sweeps().items() if name.endswith("_epochs")
-    }
-    names = {arms()[base].title: (looks or {}).get(base, len(looks or ()) + k) for k, base in enumerate(bases)}
-    panels = []
+    usual, panels = float(constants().training["epochs"]), list[Panel]()
+    bases = {of.base: name for name, of in sweeps().items() if name.endswith("_epochs")}  # sweeps over whole schedules
     for backbone, task in dict.fromkeys((one.unit.backbone, one.unit.task) for one in own):
         here = [one for one in own if (one.unit.backbone, one.unit.task) == (backbone, task)]
-        there, shown = {one.unit.arm for one in here}, []
-        for base, points in bases.items():
-            row = Row(table="Lengths", name=arms()[base].title, arm=base, backbone=backbone, tasks=(task,))
-            trained = [replace(row, arm=arm, x=x) for x, arm in points if arm in there]
-            shown += trained if len(trained) > 1 else []
-        panels += sweep(backbone, task, shown, here, lambda _: LENGTH, looks=names) if shown else []
+        there, shown = {one.unit.arm for one in here}, list[Swept]()
+        for k, (base, name) in enumerate(bases.items()):
+            look = (looks or {}).get(base, len(looks or ()) + k)
+            points = [(x, arm) for x, arm in sorted([*swept(name), (usual, base)]) if arm in there]
+            if len(points) > 1:
+                shown += [Swept(arms()[base].title, LENGTH, x, arm, look) for x, arm in points]
+        panels += sweep(place(task, backbone), shown, here) if shown else []
     return Drawn(id="Lengths", caption=WORDS["lines"], panels=tuple(panel for panel in panels if panel.svg))
 
 

@@ -21,7 +21,7 @@ from robust_tickets.report import format as numbers
 from robust_tickets.report.charts import around, colour, swatch
 from robust_tickets.report.format import NONE, exact, listed, merged, plural
 from robust_tickets.report.tables import Cell, Row, plain_table
-from robust_tickets.reproduce import published
+from robust_tickets.reproduce import claims, published
 from robust_tickets.reproduce.aggregate import (
     MEASURES,
     NOT_RUN,
@@ -42,18 +42,6 @@ from robust_tickets.reproduce.aggregate import (
 )
 from robust_tickets.reproduce.arms import arm_title, attack_title, metric_title, printed_as, task_title, variant
 from robust_tickets.reproduce.attacked_texts import texts
-from robust_tickets.reproduce.claims import (
-    Judged,
-    family,
-    fixed,
-    goals,
-    judge,
-    printed,
-    qualified,
-    sentence,
-    spreads,
-    word,
-)
 from robust_tickets.reproduce.cost import cost, device
 from robust_tickets.reproduce.figures import Drawn, figure, lengths, pareto
 from robust_tickets.reproduce.job import Job
@@ -91,13 +79,13 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     found, of = standings(outcomes), published.tables()
     filled = {one.id: fill(one.id, outcomes, folder) for one in of if one.kind == "table"}
     drawn = {one.id: figure(one.id, outcomes) for one in of if one.kind == "figure"}
-    judged = {id: judge(id, outcomes, folder) for id in fixed()["families"]}
+    judged = {id: claims.judge(id, outcomes, folder) for id in claims.fixed()["families"]}
     ran = {id: every for id, every in judged.items() if any(one.comparison for one in every)}
-    goal = fixed()["goals"]["family"]
+    goal = claims.fixed()["goals"]["family"]
     questions = [answer(id, every, outcomes) for id, every in ran.items()]
     answers = {
         "questions": questions,
-        "goals": goals(outcomes, folder, ran[goal]) if goal in ran else (),
+        "goals": claims.goals(outcomes, folder, ran[goal]) if goal in ran else (),
         "seeds": seeds(found, outcomes),
     }
     sections: list[tuple[str, str, str, Any]] = [  # key, title, macro, its values
@@ -126,7 +114,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
 
 def chosen(found: Sequence[Standing]) -> str:
     """The split that some of these recipes were chosen on, which the page warns of."""
-    given = fixed()["chosen"]
+    given = claims.fixed()["chosen"]
     return given["split"] if any(one.task == given["task"] and one.arm.startswith("sturdy_") for one in found) else ""
 
 
@@ -157,12 +145,12 @@ CHIPS = {
 }
 
 
-def answer(id: str, judged: Sequence[Judged], outcomes: Sequence[Outcome] = ()) -> dict[str, Any]:
+def answer(id: str, judged: Sequence[claims.Judged], outcomes: Sequence[Outcome] = ()) -> dict[str, Any]:
     """A question and its claims, on one axis. ``outcomes``: for comparison with differences that papers print."""
-    of, made = family(id), [(one, one.comparison) for one in judged if one.comparison]
+    of, made = claims.family(id), [(one, one.comparison) for one in judged if one.comparison]
     held = [end for _, c in made if c.enough for end in (c.interval or ())]
     reach = 1.05 * max([2 * of.margin, *map(abs, held), *(abs(c.difference) for _, c in made)])
-    notes, words = [note.partition(": ") for one, _ in made for note in one.notes], [word(c) for _, c in made]
+    notes, words = [note.partition(": ") for one, _ in made for note in one.notes], [claims.word(c) for _, c in made]
     return {
         "id": id,
         "question": of.question,
@@ -170,20 +158,20 @@ def answer(id: str, judged: Sequence[Judged], outcomes: Sequence[Outcome] = ()) 
         "margin": f"{of.margin:g}",
         "summary": ", ".join(f"{words.count(one)} {one}" for one in CHIPS if one in words),
         "rows": [_claim(one, c, reach, outcomes) for one, c in made],
-        "missing": [sentence(one) for one in judged if not one.comparison],
+        "missing": [claims.sentence(one) for one in judged if not one.comparison],
         "substituted": list(dict.fromkeys(words for one, _ in made for words in one.substituted)),
         "notes": grouped((arm_title(arm), words) for arm, _, words in notes),
     }
 
 
-def _claim(one: Judged, c: RunComparison, reach: float, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+def _claim(one: claims.Judged, c: RunComparison, reach: float, outcomes: Sequence[Outcome]) -> dict[str, Any]:
     claim = one.claim
     sides = [
         (anchor_of(Job(backbone=claim.backbone, task=claim.task, arm=arm)), arm_title(arm)) for arm in (c.arm, c.other)
     ]
     spans = [numbers.signed_span(c.shown)] if c.shown else []
     spans += [f"other texts: {numbers.signed_span(c.shown_over_examples)}"] if c.shown_over_examples else []
-    if outcomes and (known := printed(claim, outcomes)) is not None:
+    if outcomes and (known := claims.printed(claim, outcomes)) is not None:
         inside = "" if known.inside is None else f", {'inside' if known.inside else 'outside'} what ours might give"
         spans.append(f"printed in {known.table}: {numbers.points(known.difference)}{inside}")
     p = f"{c.n[0]} and {c.n[1]} runs"
@@ -194,8 +182,8 @@ def _claim(one: Judged, c: RunComparison, reach: float, outcomes: Sequence[Outco
     index = 0 if c.verdict != "different" else 2 if c.difference > 0 else 1
     return {
         "arm": sides[0], "other": sides[1], "where": f"{task_title(claim.task)}, {attack_title(claim.attack)}",
-        "value": exact(c.difference), "words": numbers.points(c.difference), "spans": spans, "p": p, "verdict": word(c),
-        "more": qualified(c).removeprefix(word(c)).lstrip(", "), "chip": CHIPS[word(c)],
+        "value": exact(c.difference), "words": numbers.points(c.difference), "spans": spans, "p": p, "verdict": claims.word(c),
+        "more": claims.qualified(c).removeprefix(claims.word(c)).lstrip(", "), "chip": CHIPS[claims.word(c)],
         "drawing": charts.difference(c.difference, c.shown, c.margin, reach, index),
     }  # fmt: skip
 
@@ -221,7 +209,9 @@ def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> dict[str, A
             if len(some) > 1:
                 models.append((f"{arm_title(arm)}, {place(task, backbone)}", str(seed), str(len(some)), *counts))
         for attack in attacks_on(members):
-            for one in spreads(own, task=task, attack=attack.name, split=attack.split or None, backbone=backbone):
+            for one in claims.spreads(
+                own, task=task, attack=attack.name, split=attack.split or None, backbone=backbone
+            ):
                 if one.within_range is not None and one.between_range is not None:
                     widest = max(widest, one.within_range)
                     values = (one.seeds, one.between_range, one.between, one.repeated, one.within_range, one.within)
