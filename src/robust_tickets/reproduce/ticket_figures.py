@@ -89,19 +89,22 @@ def survivors(outcome: Outcome, *, matrices: bool = False) -> Survivors | None:
     """The kept shares of its ticket, if it has one. ``matrices``: of single weights by matrix, not by head."""
     kept, found = outcome.ticket or {}, None
     with _from(outcome, "ticket"):
-        if "by_head" in kept and not matrices:
-            shares = tuple(tuple(map(_share, row)) for row in kept["by_head"])
-            parts = {"heads": tuple(map(fmean, shares)), "MLPs": tuple(map(_share, kept["by_mlp"]))}
-            found = Survivors(parts=parts, heads=shares)
-        elif "heads" in kept:
-            heads = tuple(tuple(map(int, row)) for row in kept["heads"])
-            means = tuple(sum(row) / max(1, len(row)) for row in heads)
-            found = Survivors(parts={"heads": means, "neurons": tuple(map(_share, kept["neurons"]))}, heads=heads)
+        counted = "by_head" in kept and not matrices
+        if counted or "heads" in kept:
+            rows = kept["by_head"] if counted else [[(int(one), 1) for one in row] for row in kept["heads"]]
+            heads = tuple(tuple(map(_share, row)) for row in rows)
+            others = {"MLPs": kept["by_mlp"]} if counted else {"neurons": kept["neurons"]}
+            parts = {
+                "heads": tuple(map(fmean, heads)),
+                **{name: tuple(map(_share, own)) for name, own in others.items()},
+            }
+            found = Survivors(parts=parts, heads=heads)
         elif "weights" in kept:
             counts = [(name, kept, of) for name, (kept, of) in kept["weights"].items()]
             layers = by_layer(outcome.unit.backbone.partition("-")[0], counts)  # matrices added up by layer and part
-            shares_of = {title: tuple(_share(layer[part]) for layer in layers) for part, title in PARTS.items()}
-            found = Survivors(parts=shares_of)
+            found = Survivors(
+                parts={title: tuple(_share(layer[part]) for layer in layers) for part, title in PARTS.items()}
+            )
         if found and (len(found.form[1]) > 1 or len(set(found.form[2])) > 1):
             raise ValueError("layers differ in number or in heads")
     return found
@@ -122,9 +125,8 @@ def survivors_by_layer(outcomes: Sequence[Outcome], title: str) -> Panel:
         return Panel(title=title, why=f"{title}: the runs there are have no ticket.")
     sources, shapes = tuple(found), list(found.values())
     if any(kept.form != shapes[0].form for kept in shapes):
-        raise TicketsError(
-            f"the tickets of {', '.join(sources)} are not of one model", hint=HINT, code="result.tickets"
-        )
+        message = f"the tickets of {', '.join(sources)} are not of one model"
+        raise TicketsError(message, hint=HINT, code="result.tickets")
     squares, parts = bool(shapes[0].heads), list(shapes[0].parts)
     layers, table = [], []
     for layer in range(len(shapes[0].parts[parts[0]])):
