@@ -1,9 +1,8 @@
 """Base classes of the components of an attack: transformations, and constraints on words and on candidates.
 
-Transformations and constraints are registered components with settings like any other (a file each in ``transforms`` and
-``constraints``). Each method returns its result, or is a generator that yields questions (``example.Ask``, ``Encode``, …), is sent the
-answers and then returns it. A question names the service that answers it; a component whose questions nobody else answers brings the
-service along (``services``).
+Transformations and constraints are registered components with settings like any other. Each method returns its result, or is a generator
+that yields questions (``example.Ask``, ``Encode``, …), is sent the answers and then returns it. A question names the service that answers
+it; a component whose questions nobody else answers brings the service along (``services``).
 """
 
 from __future__ import annotations
