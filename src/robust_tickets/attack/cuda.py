@@ -71,21 +71,21 @@ class Shapes:
         groups: dict[int, list[int]] = {}
         for place, row in enumerate(rows):
             groups.setdefault(self.length(row.size), []).append(place)
-        places: list[int] = []
+        positions: list[int] = []
         found: list[Any] = []
         device = self.clf.device
         with torch.inference_mode(), evaluating(self.clf.model):
             self._begin()
             for length, where in sorted(groups.items()):
                 found += self._passes(length, [rows[i] for i in where])
-                places += where
+                positions += where
             for lane in self._lanes:
                 torch.cuda.current_stream(device).wait_stream(lane)
             # the one wait of the round
             logits = torch.cat(found).cpu() if found else torch.zeros((0, len(self.clf.labels)))
         check_logits(logits, self.clf.identity)
         out = torch.empty_like(logits)  # made here, out of inference mode
-        out[torch.tensor(places, dtype=torch.long)] = logits
+        out[torch.tensor(positions, dtype=torch.long)] = logits
         return out
 
     def _begin(self) -> None:

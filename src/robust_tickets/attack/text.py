@@ -176,14 +176,14 @@ def marks(original: Text, other: Text) -> list[dict[str, object]]:
     """What a reader should see marked: every original word that was replaced, by what, and where that stands in ``other``."""
     if len(other.columns) != len(original.columns):  # a profile's swap broke the columns: nothing stands where it stood
         return [{"column": 0, "old": original.joined, "new": other.joined, "start": 0, "end": len(other.joined)}]
-    places: dict[int, tuple[int, int]] = {}  # of an original word: where what stands for it begins and ends
+    spans: dict[int, tuple[int, int]] = {}  # of an original word: where what stands for it begins and ends
     for (_, start, end), source in zip(other.spans, other.sources, strict=True):
-        places[source] = places.get(source, (start, end))[0], end
+        spans[source] = spans.get(source, (start, end))[0], end
     changed: list[dict[str, object]] = []
     at = [0] * len(original.columns)  # where the text continues after the last word seen, per column
     for source, old in enumerate(original.words):
         column = original.spans[source][0]
-        start, end = places.get(source, (at[column], at[column]))
+        start, end = spans.get(source, (at[column], at[column]))
         new = other.columns[column][start:end]
         if new != old:
             changed.append({"column": column, "old": old, "new": new, "start": start, "end": end})

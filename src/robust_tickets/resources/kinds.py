@@ -256,8 +256,8 @@ def _status(kind: Kind) -> Status:
 # --- where to look: each yields what was found, or a line on where nothing was
 
 
-def _first(places: Iterator[Resource | str], looked: list[str]) -> Resource | None:
-    for each in places:
+def _first(candidates: Iterator[Resource | str], looked: list[str]) -> Resource | None:
+    for each in candidates:
         if isinstance(each, Resource):
             return each
         looked.append(each)
@@ -319,8 +319,8 @@ def _search(kind: Kind, *, network: bool) -> Iterator[Resource | str]:
     yield from _found(others)  # there, but for a package
 
 
-def _found(places: Sequence[Resource | str]) -> list[Resource]:
-    return [each for each in places if isinstance(each, Resource)]
+def _found(candidates: Sequence[Resource | str]) -> list[Resource]:
+    return [each for each in candidates if isinstance(each, Resource)]
 
 
 def _package(kind: Kind, name: str) -> Resource | str:
