@@ -15,11 +15,22 @@ import re
 from functools import lru_cache
 from importlib.resources import files
 
-INSIDE = "'-_*@"  # may stand inside a word, not at its ends
-# Look-alikes that TextBugger puts into words; most are letters, but ˗ ` and × would otherwise cut a bugged word in two.
-HOMOGLYPHS = "˗৭Ȣ𝟕бƼᏎƷᒿlO`ɑЬϲԁе𝚏ɡհіϳ𝒌ⅼｍոорԛⲅѕ𝚝սѵԝ×уᴢ"
-
 SHORT = 40  # characters; the words of a text up to this length are remembered
+
+
+def _file(name: str) -> str:
+    return (files("robust_tickets.resources") / "files" / name).read_text(encoding="utf-8")
+
+
+INSIDE = "'-_*@"  # may stand inside a word, not at its ends
+# Characters that look like others: TextAttack's table of 38, for digits, lower-case letters, hyphen and apostrophe (see its notice).
+# TextBugger puts them into words; most are letters, but ˗ ` and × would otherwise cut a bugged word in two.
+LOOKALIKE = {line[0]: line[2] for line in _file("homoglyphs.txt").splitlines()}
+HOMOGLYPHS = "".join(LOOKALIKE.values())
+TEXTFOOLER = frozenset(_file("stopwords-textfooler.txt").split())  # 266, TextFooler's own list; see TEXTATTACK-NOTICE
+NLTK = frozenset(_file("stopwords-nltk.txt").split())  # 179, NLTK's English list as the papers had it
+_SINCE_2025 = """he'd he'll he's i'd i'll i'm i've it'd it'll she'd she'll they'd they'll they're they've we'd we'll we're we've"""
+STOPWORDS = {"textfooler": TEXTFOOLER, "nltk-179": NLTK, "nltk-198": NLTK | frozenset(_SINCE_2025.split())}
 
 _RUN = re.compile(rf"[\w{re.escape(INSIDE + HOMOGLYPHS)}]+")
 
@@ -29,12 +40,7 @@ def words(text: str, endings: bool = False) -> list[tuple[int, int]]:
 
     With ``endings`` the few characters belong to a word they follow too ("'fine'" is "fine'"), as in TextAttack until 0.3.10.
     """
-    return list(_scanned(text, endings) if len(text) > SHORT else _remembered(text, endings))
-
-
-@lru_cache(maxsize=1 << 16)  # an attack asks about the same few thousand candidates again and again
-def _remembered(text: str, endings: bool) -> list[tuple[int, int]]:
-    return _scanned(text, endings)
+    return list((_scanned if len(text) > SHORT else _remembered)(text, endings))
 
 
 def _scanned(text: str, endings: bool) -> list[tuple[int, int]]:
@@ -46,6 +52,11 @@ def _scanned(text: str, endings: bool) -> list[tuple[int, int]]:
         if start < end:
             spans.append((start, end))
     return spans
+
+
+_remembered = lru_cache(maxsize=1 << 16)(
+    _scanned
+)  # an attack asks about the same few thousand candidates again and again
 
 
 def stands_in_words(character: str) -> bool:
@@ -72,17 +83,3 @@ def like(word: str, new: str) -> str:
     if word[0].isupper() and word[1:].islower():
         return new.capitalize()
     return new
-
-
-def _text(name: str) -> str:
-    return (files("robust_tickets.resources") / "files" / name).read_text(encoding="utf-8")
-
-
-TEXTFOOLER = frozenset(_text("stopwords-textfooler.txt").split())  # 266, TextFooler's own list; see TEXTATTACK-NOTICE
-NLTK = frozenset(_text("stopwords-nltk.txt").split())  # 179, NLTK's English list as the papers had it
-_SINCE_2025 = """he'd he'll he's i'd i'll i'm i've it'd it'll she'd she'll they'd they'll they're they've we'd we'll we're we've"""
-STOPWORDS = {"textfooler": TEXTFOOLER, "nltk-179": NLTK, "nltk-198": NLTK | frozenset(_SINCE_2025.split())}
-
-
-# Characters that look like others: TextAttack's table of 38, for digits, lower-case letters, hyphen and apostrophe (see its notice)
-LOOKALIKE = {line[0]: line[2] for line in _text("homoglyphs.txt").splitlines()}
