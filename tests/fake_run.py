@@ -181,20 +181,15 @@ def set_outcomes(folder: Path, arm: int, statuses: str, *, start: int = 0) -> No
     write_text(stage / "examples.jsonl", "".join(json.dumps(r) + "\n" for r in rows))
 
 
-def add_plan(folder: Path, *, split: str = "test", query_budget: int | None = None) -> None:
-    """Attack every arm once more, as another plan of the same attack; every stage then says what was asked of it."""
+def add_plan(folder: Path, **settings: Any) -> None:
+    """Attack every arm once more, with these settings in its result."""
     about = read_json(folder / "arms.json")
     for arm in about["arms"]:
         first = arm["attacks"][0]
         second = first.replace("attack/0", "attack/f")
         shutil.copytree(folder / first, folder / second)
         result = read_json(folder / second / "result.json")
-        write_json(folder / second / "result.json", result | {"task": {"split": split}, "queries": 50.0})
-        for stage, budget, where in ((first, None, "test"), (second, query_budget, split)):
-            plan = {"attack": {"name": "pwws"}, "n": result["n"], "seed": 0, "query_budget": budget, "split": None}
-            write_json(
-                folder / stage / "stage.json",
-                {"schema": 1, "key": {"plan": plan, "split": where, "victim": stage}, "files": {}},
-            )
+        result["task"] |= settings.get("task", {})
+        write_json(folder / second / "result.json", {**result, **settings, "task": result["task"], "queries": 50.0})
         arm["attacks"].append(second)
     write_json(folder / "arms.json", about)

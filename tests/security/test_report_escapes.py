@@ -74,8 +74,6 @@ def hostile_page(tmp_path_factory):
     write_json(
         folder / "train/00000000/model" / '"><svg onload=alert(1)>\u202e.json', {}
     )  # file names are listed with their hashes
-    plan = {"attack": {"name": "pwws", HOSTILE[1]: HOSTILE[0]}, "query_budget": HOSTILE[2]}
-    write_json(folder / "attack/00000001/stage.json", {"key": {"plan": plan, "split": HOSTILE[0]}})
     result = read_json(folder / "attack/00000000/result.json")
     write_json(
         folder / "attack/00000000/result.json",

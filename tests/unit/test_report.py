@@ -362,10 +362,10 @@ def test_victims_attacked_alike_are_compared(tmp_path: Path) -> None:
     # the same victim under another budget is another attack on the same arm
     (run,) = read_folders([*folders, lone(tmp_path, title="first", folder="budget", query_budget=50)])
     assert len(run.arms) == 2
-    assert list(run.attack_titles.values()) == ["PWWS (no query budget)", "PWWS (query budget 50)"]
+    assert list(run.attack_titles.values()) == ["PWWS (no query budget)", "PWWS (at most 50 queries)"]
     # and so is a copy of it in fewer bits
     (run,) = read_folders([folders[0], lone(tmp_path, title="first", folder="bits", precision="bfloat16")])
-    assert (len(run.arms), list(run.attack_titles.values())) == (1, ["PWWS", "PWWS (precision bfloat16)"])
+    assert (len(run.arms), list(run.attack_titles.values())) == (1, ["PWWS", "PWWS (in bfloat16)"])
     # the same way twice: two victims that only share a name
     (run,) = read_folders([folders[0], lone(tmp_path, title="first", folder="again", arm=2)])
     assert [arm.title for arm in run.arms] == ["first (first)", "first (again)"]
@@ -374,9 +374,9 @@ def test_victims_attacked_alike_are_compared(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "titles"),
     [
-        ({"query_budget": 50}, ("PWWS (no query budget)", "PWWS (query budget 50)")),
-        ({"split": "validation"}, ("PWWS (split test)", "PWWS (split validation)")),
-        ({}, ("PWWS (plan 1)", "PWWS (plan 2)")),
+        ({"query_budget": 50}, ("PWWS (no query budget)", "PWWS (at most 50 queries)")),
+        ({"task": {"split": "validation"}}, ("PWWS (split test)", "PWWS (split validation)")),
+        ({}, ("PWWS (number 1)", "PWWS (number 2)")),
     ],
 )
 def test_two_plans_of_one_attack_are_matched_by_what_they_asked_for(tmp_path, change, titles):

@@ -36,14 +36,35 @@ T = TypeVar("T")
 class Attack(AttackResult):
     """One attack on one arm."""
 
-    key: str = ""  # of the plan within a run; the same for every arm
-    plan: Mapping[str, Any] = field(default_factory=dict)  # what was asked for; empty where the folder does not say
+    key: str = ""  # of its settings within a run; the same for every arm
     texts: tuple[ExampleOutcome, ...] = ()
 
     @property
     def split(self) -> str:
         """The split that the examples were taken from."""
         return str(self.task.get("split") or "")
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What was asked for, in words; the same for every victim."""
+        budget, asked = self.query_budget, self.task.get("asked")
+        return {
+            "texts": f"{len(self.ids) if asked is None else asked} texts",
+            "split": f"split {self.split}",
+            "budget": f"at most {budget} queries" if budget else "no query budget",
+            "subset": f"{self.subset} texts",
+            "seed": f"seed {self.seed}",
+            "compat": self.compat or "",
+            "scoring": f"scored by {self.scoring}",
+            "temperature": "calibrated" if self.calibration else f"temperature {self.temperature:g}",
+            "precision": f"in {self.precision}" if self.precision else "",
+        }
+
+    @property
+    def identity(self) -> str:
+        """The settings with the data and the rules, for comparisons."""
+        task = self.task.get("digest")
+        return json.dumps([self.attack, self.settings, task, self.constraints], default=str)
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -302,9 +323,7 @@ def read_attack(folder: Path, notes: Notes) -> Attack | None:
     except TicketsError as problem:
         notes.append(f"{folder.name}/{RESULT}: {problem.message}")
         return None
-    key = mapping(optional(folder / "stage.json").get("key"))
-    plan = {**mapping(key.get("plan")), "data": key.get("split")} if key.get("plan") else {}
-    return replace(found, plan=plan, texts=_texts(found, notes))
+    return replace(found, texts=_texts(found, notes))
 
 
 def _texts(found: AttackResult, notes: Notes) -> tuple[ExampleOutcome, ...]:
@@ -332,10 +351,10 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
     notes, victims = Notes(), dict[tuple[str, str, int], dict[Path, Attack]]()
     for folder in folders:
         found = Attack.load(folder)
-        attack = replace(found, plan=_plan(found), texts=_texts(found, notes))
+        attack = replace(found, texts=_texts(found, notes))
         who = str(attack.model.get("identity", "?")), str(attack.model.get("digest", ""))
         # the same attack twice: on two functions of one name
-        same = (i for i in count() if all(attack.plan != a.plan for a in victims.get((*who, i), {}).values()))
+        same = (i for i in count() if all(attack.identity != a.identity for a in victims.get((*who, i), {}).values()))
         victims.setdefault((*who, next(same)), {})[folder] = attack
     names = [victim.removeprefix("callable:").rstrip("/").rpartition("/")[2] or victim for victim, *_ in victims]
     arms = []
@@ -367,15 +386,6 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
     )
 
 
-def _plan(attack: AttackResult) -> Mapping[str, Any]:
-    """The identity of an attack's settings; the same for every victim."""
-    asked: dict[str, Any] = {"compat": attack.compat, "scoring": attack.scoring, "precision": attack.precision}
-    asked["temperature"] = "calibrated" if attack.calibration else attack.temperature
-    own = {name: value for name, value in asked.items() if value not in (None, "probability", 1)}
-    rest = {"query_budget": attack.query_budget, "data": attack.task.get("digest"), "rules": attack.constraints}
-    return {"attack": {"name": attack.attack, **own}, "ids": attack.ids, **rest}
-
-
 # --- several attacks of one name
 
 TITLES = {"pwws": "PWWS", "textfooler": "TextFooler", "textbugger": "TextBugger", "bertattack": "BERT-Attack"}
@@ -383,45 +393,31 @@ TITLES = {"pwws": "PWWS", "textfooler": "TextFooler", "textbugger": "TextBugger"
 
 def _keyed(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], dict[str, str]]:
     """The arms with a key on each of their attacks, and a title for every key."""
-    keys: dict[tuple[str, str, int], str] = {}  # what identifies a plan → its key
+    keys: dict[tuple[str, int], str] = {}  # what identifies an attack, and its number among those of an arm → its key
     first: dict[str, Attack] = {}
     found = []
     for arm in arms:
-        seen: Counter[tuple[str, str]] = Counter()
+        seen: Counter[str] = Counter()
         attacks = []
         for attack in arm.attacks:
-            # without a plan, the attack's number among those of its name: every arm has them in one order
-            same = (attack.attack, json.dumps(attack.plan, sort_keys=True))
-            seen[same] += 1
-            if (plan := (*same, seen[same])) not in keys:
+            seen[attack.identity] += 1
+            if (same := (attack.identity, seen[attack.identity])) not in keys:
                 names = (attack.attack if i == 1 else f"{attack.attack}-{i}" for i in count(1))
-                keys[plan] = next(name for name in names if name not in first)
-                first[keys[plan]] = attack
-            attacks.append(replace(attack, key=keys[plan]))
+                keys[same] = next(name for name in names if name not in first)
+                first[keys[same]] = attack
+            attacks.append(replace(attack, key=keys[same]))
         found.append(replace(arm, attacks=tuple(attacks)))
-    return tuple(found), {key: _title(attack, list(first.values())) for key, attack in first.items()}
+    return tuple(found), {key: _title(key, first) for key in first}
 
 
-def _title(attack: Attack, every: Sequence[Attack]) -> str:
+def _title(key: str, first: Mapping[str, Attack]) -> str:
     """The attack's name, with the settings that distinguish it from others of this name."""
-    others = [other for other in every if other.attack == attack.attack]
-    mine, known = _settings(attack), [_settings(other) for other in others]
-    differ = [
-        f"no {name}" if value is None else f"{name} {value}"
-        for name, value in mine.items()
-        if any(facts.get(name) != value for facts in known)
-    ]
-    if known.count(mine) > 1:
-        differ.append(f"plan {1 + next(i for i, other in enumerate(others) if other is attack)}")
-    title = TITLES.get(attack.attack, attack.attack)
-    return f"{title} ({', '.join(differ)})" if differ else title
-
-
-def _settings(attack: Attack) -> dict[str, Any]:
-    own = {key: value for key, value in mapping(attack.plan.get("attack")).items() if key != "name"}
-    asked = {name: attack.plan.get(name) for name in ("subset", "temperature") if name in attack.plan}
-    budget = attack.plan.get("query_budget")
-    return {"texts": attack.n, "split": attack.split, "query budget": budget, "seed": attack.seed, **asked, **own}
+    name, mine = first[key].attack, first[key].settings
+    others = {other: attack.settings for other, attack in first.items() if attack.attack == name}
+    differ = [words for what, words in mine.items() if words and any(one[what] != words for one in others.values())]
+    if list(others.values()).count(mine) > 1:
+        differ.append(f"number {1 + list(others).index(key)}")
+    return TITLES.get(name, name) + (f" ({', '.join(differ)})" if differ else "")
 
 
 # --- files that may be missing or damaged
