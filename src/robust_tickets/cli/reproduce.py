@@ -20,7 +20,7 @@ from robust_tickets.progress import duration, say, warn
 from robust_tickets.progress import seconds as in_seconds
 from robust_tickets.report.format import NONE
 from robust_tickets.reproduce import published as papers
-from robust_tickets.reproduce.arms import printed_as
+from robust_tickets.reproduce.arms import TITLES, printed_as
 from robust_tickets.reproduce.job import Flavour, Job
 from robust_tickets.reproduce.published import Table
 
@@ -32,15 +32,8 @@ if TYPE_CHECKING:
     from robust_tickets.reproduce.plan import Plan
     from robust_tickets.reproduce.runner import Summary
 
-SHORT = {"textfooler": "Fooler", "textbugger": "Bugger", "bertattack": "BERT-A"}
-HEADERS = {
-    "clean": "Clean", "aua": "Aua", "suc": "Suc", "queries": "Query", "speedup_vs_pgd": "× PGD", "speedup_vs_freelb": "× FreeLB",
-    "speedup_lost_to_search": "if searched", "encoder_millions": "M*", "total_millions": "M",
-}  # fmt: skip
-Flag = Annotated[bool, Parameter(negative="")]
 
-
-@Parameter(name="*")
+@Parameter(name="*", negative="")
 @dataclass(frozen=True, kw_only=True)
 class PlanOptions(Settings):
     """What is asked for.
@@ -71,17 +64,17 @@ class PlanOptions(Settings):
         With `--job`: find the ticket alone; nothing is trained or attacked.
     """
 
-    list_: Annotated[bool, Parameter(name="--list", negative="")] = False
-    published: Flag = False
+    list_: Annotated[bool, Parameter(name="--list")] = False
+    published: bool = False
     paper: Literal["er", "rt", "or"] | None = None
     campaign: str | None = None
-    dry_run: Flag = False
+    dry_run: bool = False
     seeds: int | None = setting(None, at_least=1, hint="leave it out for 5 runs of each method")
     flavour: Flavour = "corrected"
-    only: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=False)] = ()
+    only: tuple[str, ...] = ()
     attacks: str | None = None
-    job: Annotated[tuple[str, ...], Parameter(negative="", consume_multiple=True)] = ()
-    search_only: Flag = False
+    job: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ()
+    search_only: bool = False
 
     def shown(self, name: str) -> str:
         return flag(name)
@@ -91,10 +84,10 @@ class PlanOptions(Settings):
         return None if self.attacks is None else tuple(filter(None, map(str.strip, self.attacks.split(","))))
 
 
-@Parameter(name="*")
+@Parameter(name="*", negative="")
 @dataclass(frozen=True, kw_only=True)
 class RunOptions(Settings):
-    """How runs are made, and where their results lie.
+    """How runs are made, and where files lie.
 
     Parameters
     ----------
@@ -110,34 +103,6 @@ class RunOptions(Settings):
         Where searches, models and attacks lie while they are made, and the filled tables afterwards.
     page
         Write all results as one HTML page to this file; without a table, of what is there, and nothing is run.
-    """
-
-    budget: str | None = None
-    processes: int = setting(1, at_least=1, hint="1 runs one after the other")
-    drop_models: Flag = False
-    results: Path = Path("results")
-    out: Path = Path("runs/reproduce")
-    page: Path | None = None
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.seconds  # refused before anything is run
-
-    def shown(self, name: str) -> str:
-        return flag(name)
-
-    @property
-    def seconds(self) -> float | None:
-        return in_seconds(self.budget, "--budget") if self.budget is not None else None
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class FileOptions:
-    """Where files lie.
-
-    Parameters
-    ----------
     data
         A folder with one folder a task; by default the Hub.
     models
@@ -150,23 +115,40 @@ class FileOptions:
         The data are meant to be a part of the official ones; results say so.
     """
 
+    budget: str | None = None
+    processes: int = setting(1, at_least=1, hint="1 runs one after the other")
+    drop_models: bool = False
+    results: Path = Path("results")
+    out: Path = Path("runs/reproduce")
+    page: Path | None = None
     data: Path | None = None
     models: Path | None = None
     resources: Path | None = None
     encoder: Path | None = None
-    subset: Flag = False
+    subset: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.seconds  # refused before anything is run
+
+    def shown(self, name: str) -> str:
+        return flag(name)
+
+    @property
+    def seconds(self) -> float | None:
+        return in_seconds(self.budget, "--budget") if self.budget is not None else None
 
     def paths(self) -> Paths:
         from robust_tickets.reproduce.paths import Paths
 
-        return Paths.find(**vars(self))
+        given = {name: getattr(self, name) for name in ("data", "models", "resources", "encoder")}
+        return Paths.find(subset=self.subset, **given)
 
 
 def reproduce(
     *tables: str,
     plan: PlanOptions = PlanOptions(),  # noqa: B008
     run: RunOptions = RunOptions(),  # noqa: B008
-    files: FileOptions = FileOptions(),  # noqa: B008
     common: Common = Common(),  # noqa: B008
 ) -> Answer:
     """Make tables and figures of the three papers: say what it costs and what is missing, run what is not done, fill them.
@@ -200,8 +182,8 @@ def reproduce(
         return Answer(data={"written": [written]}, show=lambda console: print(f"written: {written}"))
     is_folder(run.out)
     if plan.job:
-        return single(plan, run, files.paths(), log=common.quiet)
-    return whole(tables, plan, run, files.paths(), log=common.quiet)
+        return single(plan, run, log=common.quiet)
+    return whole(tables, plan, run, log=common.quiet)
 
 
 def _refused(message: str, hint: str) -> TicketsError:
@@ -253,8 +235,8 @@ def as_published(table: Table) -> Answer:
     values = {(c.task, c.row, c.backbone, c.metric, c.attack): printed_as(c.metric, c.value) for c in cells}
     heads, attack = list[str](), None
     for column in table.columns:  # an attack stands over the first of its columns
-        over = f"{SHORT[column.attack]}\n" if column.attack and column.attack != attack else ""
-        heads.append(over + HEADERS[column.metric])
+        over = f"{TITLES['heads'][column.attack]}\n" if column.attack and column.attack != attack else ""
+        heads.append(over + TITLES["heads"][column.metric])
         attack = column.attack
 
     def show(console: Console) -> None:
@@ -291,12 +273,12 @@ def _line(console: Console, words: str, first: str = "", style: str = "") -> Non
     console.print(Text(filled, style=style))
 
 
-def single(asked: PlanOptions, run: RunOptions, paths: Paths, *, log: bool) -> Answer:
+def single(asked: PlanOptions, run: RunOptions, *, log: bool) -> Answer:
     """Run single jobs with the attacks that can be had here; no table is filled. With ``dry_run`` name them alone."""
     from robust_tickets.reproduce.paths import missing
     from robust_tickets.reproduce.protocol import attacks, refuse_confirming
 
-    groups = () if asked.search_only else ("main",) if asked.groups is None else asked.groups
+    paths, groups = run.paths(), () if asked.search_only else ("main",) if asked.groups is None else asked.groups
     refuse_confirming(groups)
     jobs: dict[Job, list[str]] = {}
     for unit in map(Job.of_id, asked.job):
@@ -310,22 +292,20 @@ def single(asked: PlanOptions, run: RunOptions, paths: Paths, *, log: bool) -> A
     if asked.dry_run:
         lines = [" ".join([id, *names]) for id, names in data["jobs"].items()]
         return Answer(data=data, show=lambda _: print("\n".join(lines)))
-    summary = _run(jobs, jobs if asked.search_only else (), run, paths, log=log)
+    summary = _run(jobs, jobs if asked.search_only else (), run, log=log)
     data["work"] = _work(summary)
     return Answer(
         data=data, show=lambda _: print("\n".join(_ended(summary))), exit_code=FAILED if summary.failed else 0
     )
 
 
-def _run(
-    jobs: Mapping[Job, Sequence[str]], searches: Collection[Job], run: RunOptions, paths: Paths, *, log: bool
-) -> Summary:
+def _run(jobs: Mapping[Job, Sequence[str]], searches: Collection[Job], run: RunOptions, *, log: bool) -> Summary:
     """Run jobs with their attacks; of ``searches`` the ticket suffices."""
     from robust_tickets.reproduce.runner import run_jobs
     from robust_tickets.reproduce.worker import Request
 
     how: dict[str, Any] = {"store": run.out.absolute(), "results": run.results.absolute()}
-    how |= {"paths": paths, "processes": run.processes, "drop_models": run.drop_models}
+    how |= {"paths": run.paths(), "processes": run.processes, "drop_models": run.drop_models}
     requests = [Request(unit=u, attacks=tuple(names), search_only=u in searches, **how) for u, names in jobs.items()]
     return run_jobs(requests, budget=run.seconds, log=log)
 
@@ -337,17 +317,20 @@ def _work(summary: Summary) -> dict[str, Any]:
 
 def _ended(summary: Summary) -> list[str]:
     """Which runs failed, by reason, and how many are left."""
-    failed = Counter(why.replace("\n  hint: ", "; ").splitlines()[0] for why in summary.why.values())
+    from robust_tickets.reproduce.runner import in_a_line
+
+    failed = Counter(map(in_a_line, summary.why.values()))
     lines = [f"failed: {count} of the runs: {why}" for why, count in failed.items()]
     return lines + ([f"left by the budget: {len(summary.left)} runs; the same command resumes"] if summary.left else [])
 
 
-def whole(tables: Sequence[str], asked: PlanOptions, run: RunOptions, paths: Paths, *, log: bool) -> Answer:
+def whole(tables: Sequence[str], asked: PlanOptions, run: RunOptions, *, log: bool) -> Answer:
     """Say what tables or a campaign cost; but in a dry run, run what is left, fill the tables, write them."""
     from robust_tickets.reproduce import plan as plans
     from robust_tickets.reproduce.outcome import foreign, read_all
     from robust_tickets.reproduce.protocol import part_of
 
+    paths = run.paths()
     how: dict[str, Any] = {"only": plans.read_only(asked.only), "flavour": asked.flavour, "seeds": asked.seeds}
     how |= {"groups": asked.groups, "paths": paths}
     plan = plans.campaign(asked.campaign, **how) if asked.campaign else plans.plan(tables, **how)
@@ -363,7 +346,7 @@ def whole(tables: Sequence[str], asked: PlanOptions, run: RunOptions, paths: Pat
     for line in _lines(data):
         say(line)
     jobs = {unit: [one.name for one in plan.attacks[unit]] for unit in plan.units}
-    summary = _run(jobs, plan.searches, run, paths, log=log)
+    summary = _run(jobs, plan.searches, run, log=log)
     taken = [one for one in read_all(run.results) if one.unit not in (*summary.refused, *refused)]
     return _filled(plan, taken, run, data, summary)
 

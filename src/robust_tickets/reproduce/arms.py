@@ -232,25 +232,9 @@ def _of_entry(entry: Mapping[str, Any], table: published.Table, flavour: Flavour
         yield Row(table=table.id, arm="" if why else arm, backbone=backbone, tasks=named, x=x, **about)
 
 
-TASKS = {
-    "sst2": "SST-2", "imdb": "IMDB", "ag_news": "AG News", "mrpc": "MRPC", "rte": "RTE", "qnli": "QNLI", "qqp": "QQP", "mnli": "MNLI",
-    "mr": "MR",
-}  # fmt: skip
-ATTACKS = {
-    "textfooler": "TextFooler", "textbugger": "TextBugger", "bertattack": "BERT-Attack", "bertattack_papers": "BERT-Attack of the papers",
-    "pwws": "PWWS", "deepwordbug": "DeepWordBug",
-}  # fmt: skip
-METRICS = {
-    "clean": "clean", "aua": "under attack", "suc": "attack wins", "queries": "queries", "speedup_vs_pgd": "× PGD",
-    "speedup_vs_freelb": "× FreeLB", "speedup_lost_to_search": "× lost to search", "encoder_millions": "M, encoder",
-    "total_millions": "M, all",
-}  # fmt: skip
+TITLES: Mapping[str, Mapping[str, str]] = toml("contents.toml")["titles"]
+ATTACKS = TITLES["attacks"]
 FRESH = "_ticket"  # suffix of a chosen recipe that is run again with fresh seeds
-BACKBONES = {"bert-base-uncased": "BERT-base", "roberta-base": "RoBERTa-base"}
-VARIANTS = {
-    "real": "real lists", "substitute": "substitute lists", "confirm": "held out", "encoder50": "encoder that passes 50 %",
-    "encoder75": "encoder that passes 75 %", "encoder90": "encoder that passes 90 %",
-}  # fmt: skip
 
 
 @cache
@@ -275,17 +259,17 @@ def printed_as(metric: str, value: float) -> str:
 
 
 def task_title(name: str) -> str:
-    return TASKS.get(name, name)
+    return TITLES["tasks"].get(name, name)
 
 
 def backbone_title(name: str) -> str:
-    return BACKBONES.get(name, name)
+    return TITLES["backbones"].get(name, name)
 
 
 def attack_title(name: str) -> str:
     """``textfooler-real-encoder50`` as “TextFooler, real lists, encoder that passes 50 %”."""
     first, *rest = name.split("-")
-    return ", ".join([ATTACKS.get(first, first), *(VARIANTS.get(part, part) for part in rest)])
+    return ", ".join([ATTACKS.get(first, first), *(TITLES["variants"].get(part, part) for part in rest)])
 
 
 def attack_phrase(name: str) -> str:
@@ -301,4 +285,5 @@ def variant(name: str, asked: str | None = None) -> str:
 
 
 def metric_title(metric: str, attack: str | None) -> str:
-    return f"{ATTACKS.get(attack, attack)}, {METRICS.get(metric, metric)}" if attack else METRICS.get(metric, metric)
+    title = TITLES["metrics"].get(metric, metric)
+    return f"{ATTACKS.get(attack, attack)}, {title}" if attack else title

@@ -28,6 +28,7 @@ from robust_tickets.reproduce.published import toml
 Kind = Literal["search", "train", "attack"]
 DRIVER = ("/proc/driver/nvidia/version", "/dev/nvidiactl")  # there is a GPU
 NOWHERE = Paths()
+NUMBERS = toml("cost.toml")
 OURS = "h200"  # what the protocol's runs are planned on
 QUESTIONS = 6.0  # a word, of an attack that cost.toml does not have
 
@@ -101,7 +102,7 @@ def device(name: str | None = None) -> Device:
     if name is None:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES", "all").strip() in ("", "-1")
         name = OURS if any(Path(one).exists() for one in DRIVER) and not hidden else "cpu"
-    return build(Device, {"name": name, **toml("cost.toml")["devices"][name]}, "cost.toml")  # type: ignore[no-any-return]
+    return build(Device, {"name": name, **NUMBERS["devices"][name]}, "cost.toml")  # type: ignore[no-any-return]
 
 
 def cost(
@@ -148,7 +149,7 @@ def pieces(
     recipe = _plain(tree(unit, settings(unit, cuda=False)))
     name, share, size = arm(unit.arm, unit.flavour).arm, share_of(paths, unit.backbone), size_of(unit.task, paths)
     for search, task in _searches(recipe, name, unit.task):
-        if ran is not None and "share" in toml("cost.toml")["searches"].get(search.get("name"), {}):  # one at most
+        if ran is not None and "share" in NUMBERS["searches"].get(search.get("name"), {}):  # one at most
             search = {**search, "stop": "fixed", "at_epoch": ran}
         seconds = share * search_seconds(search, size_of(task, paths), on)
         key = digest(["search", [unit.backbone, unit.seed, unit.repeat], task, search])
@@ -168,18 +169,14 @@ def work(outcome: Outcome) -> float | None:
     training counts as much of it as its FLOPs are of the whole model's. None: an arm or a task that is not known, or a ticket whose FLOPs
     are not.
     """
-    unit, (kept, whole) = outcome.unit, (outcome.cost.get(f"{which}flops_per_example") for which in ("", "dense_"))
-    if (
-        unit.arm not in arms()
-        or unit.task not in toml("cost.toml")["tasks"]
-        or (outcome.ticket and not (kept and whole))
-    ):
+    unit, stopped_at = outcome.unit, number(mapping(outcome.traces.get("distances")).get("stopped_at"))
+    kept, whole = (outcome.cost.get(f"{which}flops_per_example") for which in ("", "dense_"))
+    known = unit.arm in arms() and unit.task in NUMBERS["tasks"]
+    if not known or (outcome.ticket and not (kept and whole)):
         return None
-    share, tokens, size = float(kept) / float(whole) if kept and whole else 1.0, 0.0, size_of(unit.task)
-    for kind, _, seconds in pieces(
-        unit, (), TOKENS, ran=number(mapping(outcome.traces.get("distances")).get("stopped_at"))
-    ):
-        tokens += seconds * (share if kind == "train" else 1)
+    share, size = float(kept) / float(whole) if kept and whole else 1.0, size_of(unit.task)
+    stages = pieces(unit, (), TOKENS, ran=stopped_at)
+    tokens = sum(seconds * (share if kind == "train" else 1.0) for kind, _, seconds in stages)
     return tokens / TOKENS.epoch(size.rows, size.tokens, size.batch)
 
 
@@ -191,12 +188,9 @@ def passes(adversary: Any) -> float:
         return 1.0
     if name == "synonymswap" and "mix" in given:
         return float((given["mix"] > 0) + (given["mix"] < 1))
-    row = toml("cost.toml")["adversaries"].get(
-        "pgd_naive" if name == "pgd" and given.get("naive") else name, {"fixed": 2}
-    )
-    return float(
-        row["fixed"] + row.get("each", 0) * given.get("steps", row.get("steps", 0)) + bool(given.get("extra_pass"))
-    )
+    row = {"fixed": 2} | NUMBERS["adversaries"].get("pgd_naive" if name == "pgd" and given.get("naive") else name, {})
+    steps = given.get("steps", row.get("steps", 0))
+    return float(row["fixed"] + row.get("each", 0) * steps + bool(given.get("extra_pass")))
 
 
 def _searches(recipe: Mapping[str, Any], name: str, task: str) -> Iterator[tuple[dict[str, Any], str]]:
@@ -216,7 +210,7 @@ def _searches(recipe: Mapping[str, Any], name: str, task: str) -> Iterator[tuple
 def search_seconds(search: Mapping[str, Any], size: Size, on: Device) -> float:
     """Seconds of a search with the settings of its table."""
     name = str(search.get("name"))
-    known = toml("cost.toml")["searches"].get(name, {})
+    known = NUMBERS["searches"].get(name, {})
     given = _merged({key: known[key] for key in ("adversary",) if key in known}, search)
     rows, tokens = known.get("rows", size.rows), known.get("tokens", size.tokens)
     batch = known.get("batch", size.batch)
@@ -231,15 +225,15 @@ def search_seconds(search: Mapping[str, Any], size: Size, on: Device) -> float:
 
 def _attack(attack: NamedAttack, size: Size, on: Device) -> float:
     count = int(attack.table.get("n", 0)) or size.splits.get(attack.table.get("split", "")) or size.attacked
-    known, name = toml("cost.toml")["questions"], str(attack.table.get("name"))
+    known, name = NUMBERS["questions"], str(attack.table.get("name"))
     questions = known.get(f"{name}-{attack.candidates}", known.get(name, QUESTIONS)) * size.words * size.asked
-    encoder = toml("cost.toml")["encoder"] if attack.table.get("encoder", "none") != "none" else 1.0
+    encoder = NUMBERS["encoder"] if attack.table.get("encoder", "none") != "none" else 1.0
     return on.margin * encoder * count * questions * (on.text + size.long * on.query) / on.half  # type: ignore[no-any-return]
 
 
 def size_of(task: str, paths: Paths = NOWHERE) -> Size:
     """The task's numbers, with the rows that its folder holds."""
-    known, held = toml("cost.toml")["tasks"].get(task), dict(rows_of(paths, task))
+    known, held = NUMBERS["tasks"].get(task), dict(rows_of(paths, task))
     size: Size = build(Size, {"name": task, **(known or {})}, "cost.toml")
     size = replace(size, batch=(TASKS[task].batch_size if task in TASKS else None) or size.batch)
     if known is not None and (official := rules(task)).confirm:
@@ -254,10 +248,9 @@ def _merged(top: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """As an arm's table is written over the recipe's: of the same adversary only what is named changes."""
     before, after = top.get("adversary"), own.get("adversary")
     before = {"name": before} if isinstance(before, str) else before
-    same = (
-        isinstance(before, Mapping) and isinstance(after, Mapping) and after.get("name") in (None, before.get("name"))
-    )
-    return {**top, **own, **({"adversary": {**before, **after}} if same else {})}  # type: ignore[dict-item]
+    if isinstance(before, Mapping) and isinstance(after, Mapping) and after.get("name") in (None, before.get("name")):
+        return {**top, **own, "adversary": {**before, **after}}
+    return {**top, **own}
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,12 @@ COMMAND = [sys.executable, "-P", "-m", "robust_tickets.reproduce.worker"]  # -P:
 class Summary:
     """The jobs by how they ended. ``why`` has the message of each that failed, by id."""
 
-    done: tuple[Job, ...] = ()
-    found: tuple[Job, ...] = ()  # were done before
-    failed: tuple[Job, ...] = ()
-    refused: tuple[Job, ...] = ()  # of the failed: have a result of other settings or data
-    left: tuple[Job, ...] = ()  # not run within the budget
-    why: Mapping[str, str] = field(default_factory=dict)
+    done: tuple[Job, ...]
+    found: tuple[Job, ...]  # were done before
+    failed: tuple[Job, ...]
+    refused: tuple[Job, ...]  # of the failed: have a result of other settings or data
+    left: tuple[Job, ...]  # not run within the budget
+    why: Mapping[str, str]
 
 
 class Engine(Local):
