@@ -24,24 +24,8 @@ from robust_tickets.seeds import numpy_generator
 from tiny import tiny_classifier
 
 WORDS = (
-    "good",
-    "great",
-    "fine",
-    "bad",
-    "awful",
-    "poor",
-    "film",
-    "movie",
-    "story",
-    "plot",
-    "very",
-    "not",
-    "the",
-    "a",
-    "happy",
-    "old",
-    "dark",
-)
+    "good", "great", "fine", "bad", "awful", "poor", "film", "movie", "story", "plot", "very", "not", "the", "a", "happy", "old", "dark",
+)  # fmt: skip
 
 
 def sentences(clf: Classifier, count: int, pairs: bool = False) -> Split:
@@ -211,6 +195,9 @@ def test_the_most_similar_is_found_though_both_cosines_are_off(monkeypatch: pyte
     assert outcome.perturbed[0].startswith("great")
 
 
+SHORT = (MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory"))
+
+
 def test_too_little_memory_for_a_batch_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clf = tiny_classifier("bert", max_length=24)
     split = sentences(clf, 5)
@@ -219,9 +206,7 @@ def test_too_little_memory_for_a_batch_changes_nothing(tmp_path: Path, monkeypat
 
     def small(rows: Any) -> torch.Tensor:
         if len(rows) > most:
-            raise (MemoryError(), torch.OutOfMemoryError("CUDA out of memory"), RuntimeError("can't allocate memory"))[
-                len(rows) % 3
-            ]
+            raise SHORT[len(rows) % 3]
         sizes.append(len(rows))
         return plain(rows)
 
@@ -259,13 +244,8 @@ def test_company_and_order_change_nothing(tmp_path: Path) -> None:
     alone = {e.id: e for i in range(12) for e in PWWS()(clf, split, ids=[i]).examples()}
     for name, one in together.items():
         for other in (backwards[name], alone[name]):
-            assert (one.status, one.perturbed, one.queries, one.changed, one.predicted_after) == (
-                other.status,
-                other.perturbed,
-                other.queries,
-                other.changed,
-                other.predicted_after,
-            )
+            for field in ("status", "perturbed", "queries", "changed", "predicted_after"):
+                assert getattr(one, field) == getattr(other, field)
 
 
 def test_equal_token_ids_share_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,10 +86,8 @@ def test_finished_examples_are_not_attacked_again(tmp_path: Path) -> None:
     victim.inner.function = note
     PWWS()(clf, SPLIT, n=0, folder=tmp_path, live=1)
     done = [json.loads(line.split(b"\t")[2])["original"][0] for line in lines[1:]]
-    probes, asked = (
-        asked[: len(TEXTS)],
-        asked[len(TEXTS) :],
-    )  # each attacked text once, to see that it is the same victim
+    # each attacked text once, to see that it is the same victim
+    probes, asked = asked[: len(TEXTS)], asked[len(TEXTS) :]
     assert probes == TEXTS
     assert asked
     assert not set(asked) & set(done)
@@ -105,11 +103,9 @@ def test_a_folder_of_another_attack_is_refused(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path, live=1)
     victim.left = 10**9
-    with refused("stage.other_work") as caught:
-        PWWS()(clf, SPLIT, n=0, seed=1, folder=tmp_path)
-    assert caught.value.code == "stage.other_work"
-    with refused("stage.other_work"):
-        PWWS()(clf, SPLIT, n=0, seed=1, folder=tmp_path)
+    for _ in range(2):
+        with refused("stage.other_work"):
+            PWWS()(clf, SPLIT, n=0, seed=1, folder=tmp_path)
     PWWS()(clf, SPLIT, n=0, folder=tmp_path)
     with refused("stage.other_work"):
         PWWS()(clf, SPLIT, n=0, folder=tmp_path, query_budget=5)

@@ -100,10 +100,7 @@ def test_the_codes_are_those_that_are_raised_and_those_of_the_page() -> None:
         {"n": 100, "attacked": 90},
         {"subset": "random"},
         {"seen": {"split": "train", "count": 0}},
-        {"confidence": 0.0},
-        {"blind": 18},
-        {"unmoved": 18},
-        {"stuck": 18},
+        {"blind": 18, "unmoved": 18, "stuck": 18, "confidence": 0.0},
         {"calibration": FITTED},
         {"resources": {"vectors": {"name": "counter-fitted", "substitute": False}}},
     ],
@@ -143,10 +140,7 @@ def test_texts_seen_in_training_are_counted() -> None:
 def test_texts_that_are_cut_are_counted(family: str, capsys: pytest.CaptureFixture[str]) -> None:
     """A text that fills the length is read to its end; both texts of a pair count. No text is put to the victim for it."""
     clf = tiny_classifier(family, max_length=8)
-    full, long = (
-        "a good film is a movie",
-        "a good film is a movie story",
-    )  # 6 words and two special tokens, and one more
+    full, long = ("a good film is a movie", "a good film is a movie story")  # with two special tokens 8, and one more
     assert [row.size for row in clf.encode([full, long])] == [8, 8]
     result = PWWS()(clf, Split.of([full, full, long, "bad"], [1, 0, 1, 0]), n=0)
     said = dict(zip(result.flag_codes, result.flags, strict=True))

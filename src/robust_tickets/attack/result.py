@@ -76,20 +76,21 @@ class Tally:
     """
 
     def __init__(self, lines: Iterable[Mapping[str, Any]], unsteady: int = 0, unconfirmed: int | None = None) -> None:
-        self.unsteady, self.unconfirmed = unsteady, unconfirmed
+        self.unsteady: int = unsteady
+        self.unconfirmed: int | None = unconfirmed
         known = [{name: value for name, value in line.items() if name not in TEXTS} for line in lines]
         answered = [line for line in known if line["status"] != ERROR]
         ended = [line for line in known if line["status"] in (SUCCESS, FAILED)]
         turned = [line for line in ended if line["status"] == SUCCESS]
         self.statuses = Counter(line["status"] for line in known)
-        self.n = len(answered)  # examples whose clean text was answered
-        self.ended = len(ended)
-        self.attacked = self.ended + self.statuses[UNKNOWN]  # right before
+        self.n: int = len(answered)  # examples whose clean text was answered
+        self.ended: int = len(ended)
+        self.attacked: int = self.ended + self.statuses[UNKNOWN]  # right before
         failed = [line for line in known if line["status"] in (UNKNOWN, ERROR)]
-        self.reasons = Counter(in_short(line.get("error") or "") for line in failed)
+        self.reasons: Counter[str] = Counter(in_short(line.get("error") or "") for line in failed)
         self.passes = sum(line["forward_passes"] for line in known)
         self.queries, self.words, confidence = ([x[k] for x in ended] for k in ("queries", "words", "confidence"))
-        self.mean_confidence = sum(confidence) / len(confidence) if confidence else 0.0
+        self.mean_confidence: float = sum(confidence) / len(confidence) if confidence else 0.0
         at = [line.get("fell_at") for line in turned]  # the budget from which on every budget breaks it
         self.fell = [line["queries"] if fell is None else fell for line, fell in zip(turned, at, strict=True)]
         self.changed = [100 * line["words_changed"] / line["words"] for line in turned if line["words"]]  # percent
@@ -98,14 +99,14 @@ class Tally:
         sure, unsure = (
             [x for x in ended if x.get("blind") and (x["confidence"] > SATURATED) == y] for y in (True, False)
         )
-        self.blind = len(sure)
+        self.blind: int = len(sure)
         moves = [abs(x["score_after"] - x["score_before"]) for x in unsure if x["status"] == FAILED]
-        self.unmoved = sum(move <= STILL for move in moves)
-        self.stuck = sum(line.get("candidates") == 0 for line in ended)  # there was nothing to try
-        self.classes = {line["label"] for line in answered}
+        self.unmoved: int = sum(move <= STILL for move in moves)
+        self.stuck: int = sum(line.get("candidates") == 0 for line in ended)  # there was nothing to try
+        self.classes: set[int] = {line["label"] for line in answered}
         # the one class that every text got and none was turned from: a victim that some change turned does read its texts
         given = {line.get("predicted_before") for line in answered}
-        self.only_answer = next(iter(given)) if len(given) == 1 and not turned else None
+        self.only_answer: int | None = next(iter(given)) if len(given) == 1 and not turned else None
 
     def metrics(self, query_budget: int | None = None) -> dict[str, Any]:
         """The numbers of result.json, counted as TextAttack counts; None where nothing was counted."""
