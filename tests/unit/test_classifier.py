@@ -129,21 +129,20 @@ def test_any_callable_can_be_wrapped(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    "answer",
     [
-        ([[0.5, 0.5], [1.0, 0.0]], r"shape \(2, 2\), expected \(1, 2\)"),
-        ([0.5, 0.5], "shape"),
-        ([[0.2, 0.3, 0.5]], "shape"),
-        ([[float("nan"), 1.0]], "no probabilities"),
-        ([[3.0, -2.0]], "no probabilities"),
-        ([[0.5, 0.6]], "no probabilities"),
-        ("words", "did not return numbers"),
-        (None, "shape"),
-        ([[0.5], [0.5, 0.5]], "did not return numbers"),
+        [[0.5, 0.5], [1.0, 0.0]],
+        [0.5, 0.5],
+        [[0.2, 0.3, 0.5]],
+        [[float("nan"), 1.0]],
+        [[3.0, -2.0]],
+        [[0.5, 0.6]],
+        "words",
+        None,
     ],
 )
-def test_callables_are_checked(answer: Any, said: str) -> None:
-    with pytest.raises(rt.TicketsError, match=said):
+def test_callables_are_checked(answer: Any) -> None:
+    with refused("callable.answer"):
         rt.Classifier.wrap(lambda texts: answer, labels=["no", "yes"]).logits(["x"])
 
 

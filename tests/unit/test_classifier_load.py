@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,14 +74,13 @@ def test_a_head_without_its_pooler_is_told_as_that(tmp_path: Path, capsys: pytes
     save_file(
         {name: tensor for name, tensor in whole.items() if ".pooler." not in name}, weights, metadata={"format": "pt"}
     )
-    said = r"has a classification head, but not the pooler that it reads \(it lacks bert\.pooler\.dense\.bias\)"
-    with pytest.raises(rt.TicketsError, match=rf"{said}\n.*with its pooler.*labels=") as caught:
+    with refused("classifier.no_head") as caught:
         rt.load_classifier(folder)
-    assert caught.value.exit_code == 2
+    assert "pooler.dense.bias" in caught.value.message
     assert not torch.equal(
         rt.load_classifier(folder, labels=["neg", "pos"]).model.classifier.weight, clf.model.classifier.weight
     )
-    assert re.search(rf"{said}; a new head is made for neg, pos", capsys.readouterr().err)
+    assert "a new one is made for neg, pos" in capsys.readouterr().err
     save_file(
         {name: tensor for name, tensor in whole.items() if name != "classifier.bias"},
         weights,
@@ -160,7 +158,6 @@ def test_damaged_folders(tmp_path: Path) -> None:
         return folder
 
     config = json.loads((good / "config.json").read_text())
-    index = json.dumps({"weight_map": {"a": "model-00001-of-00002.safetensors"}})
     cases = [
         ("model.config", broken("a", "config.json", None)),
         ("model.config", broken("b", "config.json", "{")),
@@ -168,13 +165,16 @@ def test_damaged_folders(tmp_path: Path) -> None:
         ("backbone.unknown", broken("d", "config.json", json.dumps({"model_type": "gpt2"}))),
         ("model.damaged", broken("e", "model.safetensors", "not safetensors")),
         ("model.weights", broken("f", "model.safetensors", None)),
-        ("model.incomplete", broken("g", "model.safetensors.index.json", index)),
         ("model.config", broken("h", "config.json", json.dumps({**config, "hidden_size": "wide"}))),
         ("model.incomplete", broken("i", "config.json", json.dumps({**config, "num_hidden_layers": 4}))),
     ]
     for code, folder in cases:
         with refused(code):
             rt.load_classifier(folder, labels=["a", "b"])
+    indexed = broken("g", "model.safetensors.index.json", json.dumps({"weight_map": {"a": "b.safetensors"}}))
+    (indexed / "model.safetensors").unlink()
+    with refused("model.incomplete"):
+        rt.load_classifier(indexed, labels=["a", "b"])
     misfit = broken("j", "config.json", json.dumps({**config, "intermediate_size": 20}))
     with refused("model.shape"):
         rt.load_classifier(misfit, labels=["a", "b"])
@@ -223,7 +223,6 @@ def test_tokenizers_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         ('{"schema": 99, "max_length": 8, "columns": ["text"]}', "file.schema"),
         ('{"schema": 1, "max_length": "x", "columns": ["text"]}', "file.damaged"),
         ('{"schema": 1, "max_length": 8, "columns": 5}', "file.damaged"),
-        ('{"schema": 1, "max_length": 8, "columns": ["a", "b", "c"]}', "file.damaged"),
         ('{"schema": 1, "max_length": -1, "columns": ["a"]}', "classifier.max_length"),
     ],
 )
@@ -249,14 +248,10 @@ def test_slow_tokenizers_have_a_digest(tmp_path: Path) -> None:
     assert digest("a", "good 5\nfilm 4\n") == digest("b", "good 5\nfilm 4\n") != digest("c", "good 5\nfilms 4\n")
 
 
-def test_saved_files_are_as_readable_as_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saved_files_are_as_readable_as_any(tmp_path: Path) -> None:
     folder = tiny_classifier().save_pretrained(tmp_path / "model")
     (tmp_path / "any").touch()
     assert {path.stat().st_mode & 0o777 for path in folder.iterdir()} == {(tmp_path / "any").stat().st_mode & 0o777}
-    for name in ("model.safetensors", "tokenizer.json"):
-        monkeypatch.setattr("os.access", lambda path, mode, name=name: Path(path).name != name)
-        with pytest.raises(rt.TicketsError, match=rf"no permission to read .*{name}"):
-            rt.Classifier.from_pretrained(folder)
 
 
 def test_a_compact_model_is_pushed_as_any_other(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from refusing import refused
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
-from robust_tickets.errors import TicketsError
 from victims import foreign_folder
 
 TEXTS = ["a good film", "a bad plot", "the story was fine", "an awful movie", "not very good"]
@@ -30,7 +29,7 @@ def pipe(folder: Path, **options: Any) -> Any:
     return pipeline("text-classification", model=str(folder), device="cpu", **options)
 
 
-@pytest.mark.parametrize("options", [{"top_k": None}, {"top_k": 1}, {}])
+@pytest.mark.parametrize("options", [{"top_k": 1}, {}, {"function_to_apply": "sigmoid"}])
 @pytest.mark.parametrize("calls", [{}, {"batch_size": 2, "retries": 1}])
 def test_a_pipeline_answers_like_its_model(folder: Path, options: dict[str, Any], calls: dict[str, Any]) -> None:
     model = Classifier.from_pretrained(folder)
@@ -75,8 +74,7 @@ def named(**scores: Any) -> list[dict[str, Any]]:
         (named(LABEL_2=0.5, LABEL_0=0.3, label_1=0.2), "abc", [0.3, 0.2, 0.5]),
         (named(LABEL_0=0.9, LABEL_1=0.1), ["LABEL_1", "LABEL_0"], [0.1, 0.9]),  # a name is a name
         (named(pos=0.9, Pos=0.1), ["Pos", "pos"], [0.1, 0.9]),
-        (named(b=np.float32(0.75)), "ab", [0.25, 0.75]),
-        (named(a=0.5)[0], "ab", [0.5, 0.5]),
+        (named(b=np.float32(0.75), a=0.25), "ab", [0.25, 0.75]),
     ],
 )
 def test_labels_are_matched_by_name(answer: Any, labels: Any, wanted: list[float]) -> None:
@@ -92,7 +90,7 @@ def test_labels_are_matched_by_name(answer: Any, labels: Any, wanted: list[float
         (named(POS=0.1, neg=0.9), ["Pos", "pos", "neg"]),
         (named(c=0.9)[0], "abc"),
         (named(c=0.6, a=0.3), "abc"),
-        (named(a=0.4)[0], "ab"),  # of two the lower one
+        (named(a=0.9)[0], "ab"),
         (named(a=0.4, A=0.6), "ab"),
         (named(a="much", b=0.6), "ab"),
         (named(a=0.9, b=0.8), "ab"),
@@ -100,50 +98,23 @@ def test_labels_are_matched_by_name(answer: Any, labels: Any, wanted: list[float
     ],
 )
 def test_answers_that_cannot_be_used_are_refused(answer: Any, labels: Any) -> None:
-    with refused("callable.answer") as caught:
+    with refused("callable.answer"):
         Classifier.wrap(lambda texts: [answer] * len(texts), labels=list(labels)).predict(["x", "y"])
-    assert caught.value.code == "callable.answer"
 
 
 @pytest.mark.parametrize(
-    ("extra", "options", "code"),
-    [
-        ({}, {"function_to_apply": "sigmoid"}, "callable.pipeline"),
-        ({}, {"function_to_apply": "sigmoid", "top_k": None}, "callable.pipeline"),
-        ({}, {"function_to_apply": "none"}, "callable.pipeline"),
-        ({"problem_type": "regression"}, {"top_k": 1}, "classifier.head"),
-        ({"problem_type": "multi_label_classification"}, {}, "classifier.head"),
-        ({"problem_type": "multi_label_classification"}, {"top_k": None}, "classifier.head"),
-        ({"labels": ("bad", "good", "flat")}, {}, "callable.pipeline"),
-        ({"labels": ("LABEL_0",)}, {}, "callable.pipeline"),
-        ({"labels": ("fine",)}, {"top_k": None}, "callable.pipeline"),
-        ({"labels": ("good",)}, {"function_to_apply": "softmax"}, "callable.pipeline"),
-        ({"labels": ("good",), "problem_type": "regression"}, {}, "callable.pipeline"),
-    ],
+    "extra",
+    [{"problem_type": "regression"}, {"problem_type": "multi_label_classification"}, {"labels": ("good",)}],
 )
-def test_a_pipeline_that_gives_no_probability_of_one_class_is_refused(
-    tmp_path: Path, extra: dict[str, Any], options: dict[str, Any], code: str
-) -> None:
-    """The top one of two sigmoids leaves nothing for the other: 0.9 of one does not make 0.1 of it."""
-    judge = pipe(foreign_folder(tmp_path, **extra), **options)
-    with pytest.raises(TicketsError, match="callable:transformers") as caught:
-        Classifier.wrap(judge, labels=["bad", "good"])
-    assert caught.value.code == code
+def test_a_pipeline_that_chooses_no_class_is_refused(tmp_path: Path, extra: dict[str, Any]) -> None:
+    with refused("classifier.head"):
+        Classifier.wrap(pipe(foreign_folder(tmp_path, **extra)), labels=["bad", "good"])
 
 
-@pytest.mark.parametrize("options", [{"top_k": None}, {"top_k": 1}, {}])
-@pytest.mark.parametrize("calls", [{}, {"batch_size": 2}])
-@pytest.mark.parametrize("kind", [{}, {"problem_type": "multi_label_classification"}])
-def test_a_model_of_one_named_sigmoid_has_two_classes(
-    tmp_path: Path, options: dict[str, Any], calls: dict[str, Any], kind: dict[str, Any]
-) -> None:
-    judge = pipe(foreign_folder(tmp_path, labels=("Good",), **kind), **options)
-    scores = np.array([(told[0] if isinstance(told, list) else told)["score"] for told in judge(TEXTS)])
-    assert scores.min() < 0.5 < scores.max()  # below a half it is the other class that is on top
-    for labels in (["bad", "good"], ["good", "bad"]):
-        found = Classifier.wrap(judge, labels=labels, **calls).predict(TEXTS)[1]
-        np.testing.assert_allclose(found[:, labels.index("good")], scores, atol=1e-6)
-        np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
+def test_labels_of_another_number_are_refused(tmp_path: Path) -> None:
+    judge = pipe(foreign_folder(tmp_path, labels=("bad", "good", "flat")))
+    with refused("callable.answer"):
+        Classifier.wrap(judge, labels=["bad", "good"]).predict(TEXTS)
 
 
 def test_a_pipeline_with_scores_of_its_own_is_judged_by_its_answers(folder: Path) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
 import robust_tickets as rt
 from robust_tickets.data.task import Split
-from robust_tickets.deploy.predict import predict as predict_file
 from robust_tickets.environment import device_of
 from robust_tickets.seeds import derive
 from tiny import tiny_classifier
@@ -30,39 +27,20 @@ def clf() -> Any:
     return tiny_classifier()
 
 
-def test_one_string_is_no_list_of_texts(clf: Any) -> None:
-    """Its letters were taken for texts, and as many labels came back."""
-    for ask in (
-        clf.predict,
-        clf.logits,
-        clf.encode,
-        rt.Classifier.wrap(lambda texts: [[1.0, 0.0]] * len(texts), labels=["a", "b"]).predict,
-    ):
-        with pytest.raises(rt.TicketsError, match=r"list of texts.*\n.*\[text\]"):
-            ask("a fine film")
-    assert len(clf.predict(["a fine film"])[0]) == 1
-
-
-@pytest.mark.parametrize("wrong", [5, None, 2.5, True, {"a film": 1}, b"a film", np.array("a film"), object()])
+@pytest.mark.parametrize("wrong", ["a fine film", b"a film", {"a film": 1}, 5, None])
 def test_what_is_no_list_of_texts(clf: Any, wrong: Any) -> None:
-    """Python's TypeError came for numbers and None; a mapping's keys and the letters of bytes were taken for texts."""
+    """The letters of a string and a mapping's keys would be taken for texts."""
     wrapped = rt.Classifier.wrap(lambda texts: [[1.0, 0.0]] * len(texts), labels=["a", "b"])
-    for ask in (clf.predict, clf.logits, clf.encode, wrapped.predict, lambda texts: Split.of(texts, [0])):
-        with pytest.raises(
-            rt.TicketsError, match=rf"expected a list of texts, got a {type(wrong).__name__}\n.*\[text, text, …\]"
-        ) as caught:
-            ask(wrong)
-        assert caught.value.exit_code == 2
+    for ask in (clf.predict, clf.logits, wrapped.predict, lambda texts: Split.of(texts, [0])):
+        refused("text.not_a_list", ask, wrong)
 
 
-@pytest.mark.parametrize(
-    "wrong", [None, 5, float("nan"), b"a film", [], ("a", "b", "c"), ("a", None), {"text": "a film"}]
-)
+@pytest.mark.parametrize("wrong", [None, float("nan"), ("a", "b", "c"), ("a", None), {"text": "a film"}])
 def test_what_is_no_text_is_named_with_its_place(clf: Any, wrong: Any) -> None:
-    said = rf"a string or a tuple of one or two strings, got {re.escape(repr(wrong))} at place 2 of the list, counted from 0\n"
-    for ask in (clf.predict, clf.logits, clf.encode, lambda texts: Split.of(texts, [0, 1, 0])):
-        with pytest.raises(rt.TicketsError, match=said):
+    for ask in (clf.predict, lambda texts: Split.of(texts, [0, 1, 0])):
+        with pytest.raises(rt.TicketsError, match="at place 2, counted from 0") as caught:
             ask(["a fine film", "a dull film", wrong])
+        assert caught.value.code == "text.columns"
 
 
 @pytest.mark.parametrize("labels", [[0], None, 5, ["good", "bad"], [0.5, 1], [[0], [0, 1]], [0, 2**40]])
@@ -123,29 +101,11 @@ def test_an_attack_takes_a_split(clf: Any) -> None:
 def test_a_victim_that_answers_for_one_text_of_several_is_refused() -> None:
     """It passed every first question, failed on each example that it had right, and came out with 0 % under attack."""
     split = Split.of(["a fine film", "a dull film", "a good plot", "a bad plot"], [0, 1, 0, 1])
-    with pytest.raises(rt.TicketsError, match=r"returned shape \(1, 2\), expected \(\d, 2\)"):
-        rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]], labels=["a", "b"]), split, n=4)
-    assert (
-        rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"]), split, n=4).errors
-        == 0
+    refused(
+        "callable.answer", lambda: rt.PWWS()(rt.Classifier.wrap(lambda texts: [[0.6, 0.4]], labels=["a", "b"]), split)
     )
-
-
-@pytest.mark.parametrize("left_out", [lambda rows: None, lambda rows: [row for row in rows if row]])
-def test_a_text_that_a_victim_leaves_out_costs_its_example(left_out: Any, tmp_path: Path) -> None:
-    """It answers for each of two ordinary texts, so that the others need not end with it."""
-
-    def judge(texts: Any) -> Any:
-        rows = [None if "odd" in text else [0.6, 0.4] for text in texts]
-        return rows if None not in rows else left_out(rows)
-
-    clf = rt.Classifier.wrap(judge, labels=["a", "b"])
-    split = Split.of(["a fine film", "an odd film", "a good plot", "a bad plot"], [0, 0, 0, 1])
-    found = rt.PWWS()(clf, split, n=0)
-    assert (found.n, found.errors) == (3, 1)
-    (tmp_path / "in.csv").write_text("text\na fine film\nan odd film\na good plot\n")
-    assert predict_file(clf, tmp_path / "in.csv", tmp_path / "out.csv")["rows"] == 3
-    assert (tmp_path / "out.csv").read_text().count("0.6") == 2
+    whole = rt.Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"])
+    assert rt.PWWS()(whole, split, n=4).errors == 0
 
 
 def test_a_seed_is_one_number(clf: Any) -> None:
@@ -171,17 +131,9 @@ def test_a_device_that_is_not_there(clf: Any, monkeypatch: pytest.MonkeyPatch) -
 def test_a_model_of_pairs_answers_no_lone_text() -> None:
     """It was answered, and attacked, as if the second text were empty; the commands refused it."""
     one, two = (tiny_classifier(columns=columns) for columns in (("text",), ("premise", "hypothesis")))
-    for clf, wrong, right, words in (
-        (one, ("a film", "a plot"), "a film", r"text 1 has 2 column\(s\).*reads 1 \(text\)\n.*list of strings"),
-        (
-            two,
-            "a film",
-            ("a film", "a plot"),
-            r"text 1 has 1 column\(s\).*reads 2 \(premise, hypothesis\)\n.*\[\(premise, hypothesis\)\]",
-        ),
-    ):
-        with pytest.raises(rt.TicketsError, match=words):
-            clf.predict([right, wrong])
+    pair = ("a film", "a plot")
+    for clf, wrong, right in ((one, pair, "a film"), (two, "a film", pair)):
+        refused("text.columns", clf.predict, [right, wrong])
         assert len(clf.predict([right])[0]) == 1
         with pytest.raises(rt.TicketsError, match=r"the split to attack has \d text column\(s\)"):
             rt.PWWS()(clf, Split.of([wrong], [0]), n=1)

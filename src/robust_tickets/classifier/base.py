@@ -6,12 +6,14 @@ import copy
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 
-from robust_tickets.classifier.encode import Encoded, Inputs, Text, check_count, encoded, rows_of
+from robust_tickets.classifier.encode import LONG, SHORT, Encoded, Inputs, Side, Text, check_tokens, encoded, rows_of
 from robust_tickets.classifier.tokenizer import Splicer
 from robust_tickets.config import canonical
 from robust_tickets.errors import FAILED, TicketsError, tokenising
@@ -25,6 +27,7 @@ MAX_LENGTH = 128  # tokens; GLUE in all three papers
 TOKEN_BUDGET = 8192  # padded tokens in one forward pass: 64 texts of full length
 # How much a batch may move a class's log-odds, by the type that is computed in; measured maxima are about a tenth of these.
 NOISE = {"float64": 1e-9, "float32": 1e-5, "float16": 2e-2, "bfloat16": 2e-1}
+ORDINARY = 16.0  # logits up to which that holds
 HINT = "load the classifier for the task: load_classifier(name, task)"
 
 
@@ -118,6 +121,10 @@ class Classifier(ABC):
         """The same classifier without kept answers."""
         return self
 
+    def unhalved(self) -> Self:
+        """The same, but that a call which fails is not made in halves: what is asked then depends on the texts alone."""
+        return self
+
     def probe(self, texts: Iterable[tuple[str, ...]]) -> tuple[list[list[float] | None], Exception | None]:
         """Fingerprint a function by its probabilities of ``texts``, None where it failed, and the last problem; others have a digest."""
         return [], None
@@ -173,8 +180,13 @@ class Classifier(ABC):
     def predict(self, texts: Sequence[Text], token_budget: int | None = None) -> tuple[list[str], np.ndarray]:
         """The label of each text and its probabilities (texts, labels)."""
         texts = rows_of(texts)
-        if self.columns_known:
-            check_count(texts, self.columns, self.identity)
+        for number, row in enumerate(texts):
+            if self.columns_known and len(row) != len(self.columns):  # it would be answered as something else
+                raise TicketsError(
+                    f"text {number} has {len(row)} column(s), {self.identity} reads {', '.join(self.columns)}",
+                    hint="give strings for one column, tuples for a pair",
+                    code="text.columns",
+                )
         p = probabilities(self.logits(texts, token_budget))
         return [self.labels[i] for i in p.argmax(axis=1)], p
 
@@ -194,31 +206,21 @@ class Classifier(ABC):
         """Refuse texts of another number of columns than it is known, or only ``assumed``, to read."""
         if (self.columns_known or assumed) and len(columns) != len(self.columns):
             raise TicketsError(
-                f"{name} has {len(columns)} text column(s) ({_list(columns)}), the classifier {self.identity!r} reads "
-                f"{len(self.columns)} ({_list(self.columns)})",
-                hint=HINT
-                if assumed
-                else "name the text column(s): --text sentence, or --text premise,hypothesis for a pair",
+                f"{name} has {len(columns)} text column(s) ({', '.join(columns)}), the classifier {self.identity!r} reads "
+                f"{len(self.columns)} ({', '.join(self.columns)})",
+                hint=HINT if assumed else "name the text: --text sentence, or --text premise,hypothesis for a pair",
                 code="classifier.columns",
             )
 
     def check_task(self, task: TaskLike | None) -> None:
         """Refuse a task with other labels (names and order), or with another number of text columns."""
         if task is None or not hasattr(task, "labels"):
-            what = repr(str(task)) if isinstance(task, str | Path) else f"a {type(task).__name__}"
             hint = "task = rt.load_task(name or file), then give task"
-            raise TicketsError(f"expected a loaded task, got {what:.80}", hint=hint, code="task.type")
+            raise TicketsError(f"expected a loaded task, got {task!r:.80}", hint=hint, code="task.type")
         if self.labels != tuple(task.labels):
-            raise TicketsError(
-                f"the classifier's labels are {_list(self.labels)}, those of {task.name} are {_list(task.labels)}",
-                hint=HINT,
-                code="classifier.labels",
-            )
+            message = f"the classifier's labels are {_few(self.labels)}, those of {task.name} are {_few(task.labels)}"
+            raise TicketsError(message, hint=HINT, code="classifier.labels")
         self.check_columns(task.columns, task.name, assumed=True)
-
-    def unhalved(self) -> Self:
-        """The same, but that a call which fails is not made in halves: what is asked then depends on the texts alone."""
-        return self
 
     def needs_model(self, what: str) -> ModelClassifier:
         """The classifier, which is to be ``what``; refused where it is no model."""
@@ -229,17 +231,12 @@ class Classifier(ABC):
         """Save a model; any other classifier is refused."""
         return self.needs_model("saved").save_pretrained(folder)
 
-    def _details(self) -> list[str]:
-        """What ``repr`` says of a model."""
-        return []
-
     def __repr__(self) -> str:
-        parts = [repr(self.identity), *self._details(), f"labels={list(self.labels)}"]
-        return f"Classifier({', '.join([*parts, f'max_length={self.cut_at}'])})"
+        return f"Classifier({self.identity!r}, {self.kind}, labels={list(self.labels)}, max_length={self.cut_at})"
 
 
 class TokenClassifier(Classifier):
-    """A classifier that reads token ids, cut to ``max_length``."""
+    """A classifier that reads token ids, cut to ``max_length``, in batches that its ``inputs`` allow."""
 
     inputs: Inputs
 
@@ -247,6 +244,28 @@ class TokenClassifier(Classifier):
         super().__init__(**shared)
         self.tokenizer = tokenizer
         self._splicer: tuple[Any, Splicer | None] | None = None  # made when texts are first encoded
+
+    @abstractmethod
+    def _run(self, rows: Sequence[Encoded]) -> torch.Tensor:
+        """Compute the logits of rows that may share a batch."""
+
+    def _running(self) -> AbstractContextManager[Any]:
+        """What holds while a batch is computed."""
+        return nullcontext()
+
+    @property
+    def precision(self) -> str:
+        """The type that it computes in."""
+        return "float32"
+
+    @property
+    def noise(self) -> float:
+        return 0.0 if self.inputs.side == "alone" else self.noise_of_batches
+
+    @property
+    def noise_of_batches(self) -> float:
+        """How far other texts in a batch move a log-odds, where texts share one."""
+        return NOISE.get(self.precision, NOISE["bfloat16"])
 
     @property
     def token_types(self) -> bool:
@@ -261,6 +280,43 @@ class TokenClassifier(Classifier):
                 self._splicer = self.tokenizer, Splicer.of(self.tokenizer)
         return encoded(self.tokenizer, self._splicer[1], rows, max_length or self.max_length, self.token_types)
 
+    def forward(self, rows: Sequence[Encoded]) -> torch.Tensor:
+        """Compute the logits of one batch, float32 on the CPU."""
+        import torch
+
+        check_tokens(rows)
+        logits = torch.zeros((len(rows), len(self.labels)))  # out of inference mode: callers may do arithmetic in place
+        with self._running():
+            for where in self.inputs.together(rows):
+                logits[where] = self._run([rows[i] for i in where])
+        check_logits(logits, self.identity)
+        return logits
+
+    def _choose_side(self, sides: Sequence[Side]) -> None:
+        """Pad as the first of ``sides`` that leaves every answer as it is alone; where none does, texts share no batch."""
+        given, alone = self.inputs, replace(self.inputs, side="alone")
+        short, long = self.encode([SHORT, LONG])
+        rows = [short, *self.encode([LONG], short.size), long]
+        self.inputs = alone
+        try:
+            wanted = self.forward(rows).numpy()
+        except Exception:  # it cannot answer at all: the first real text says why
+            self.inputs = given
+            return
+        close = self.noise_of_batches * max(1.0, float(np.abs(wanted).max()) / ORDINARY)
+        for side in sides:
+            asked = 2 if side == "equal" else 3
+            if side == "equal" and rows[0] == rows[1]:
+                continue  # to a tokenizer that knows no word of them they are one text, which shows nothing
+            self.inputs = replace(given, side=side)
+            try:
+                found = self.forward(rows[:asked]).numpy()
+            except Exception:  # a family that refuses batches or padding says so in its own way
+                continue
+            if np.abs(found - wanted[:asked]).max() <= close:
+                return
+        self.inputs = alone
+
 
 def as_classifier(value: Any, what: str) -> Classifier:
     """``value``, which is to be ``what``; refused unless it is a classifier."""
@@ -269,7 +325,7 @@ def as_classifier(value: Any, what: str) -> Classifier:
     raise TicketsError(
         f"expected a classifier to be {what}, got a {type(value).__name__}",
         hint="rt.load_classifier(name, task) gives one of a name or folder, rt.Classifier.wrap(function, labels=[…]) one of a "
-        "function; a model in memory is saved first; the classifier comes before the task",
+        "function; the classifier comes before the task",
         code="classifier.type",
     )
 
@@ -279,20 +335,17 @@ def as_model(value: Any, what: str) -> ModelClassifier:
     return as_classifier(value, what).needs_model(what)
 
 
-def _list(names: Sequence[str]) -> str:
-    first = ", ".join(map(str, names[:5]))
-    return f"{first}, … ({len(names)})" if len(names) > 5 else first
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(map(str, names[:5])) + f", … ({len(names)})" * (len(names) > 5)
 
 
 def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
     """Refuse anything but two or more different names."""
     names = () if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(map(str, labels))
     if len(names) < 2 or len(set(names)) != len(names):
-        raise TicketsError(
-            f"a classifier needs a list of two or more different labels, got {labels!r:.80}",
-            hint='labels=["bad", "good"], in the order of the outputs',
-            code="classifier.labels",
-        )
+        message = f"a classifier needs a list of two or more different labels, got {labels!r:.80}"
+        hint = 'labels=["bad", "good"], in the order of the outputs'
+        raise TicketsError(message, hint=hint, code="classifier.labels")
     return names
 
 
@@ -313,6 +366,7 @@ def log_probabilities(p: np.ndarray) -> np.ndarray:
 
 
 def check_logits(logits: torch.Tensor, identity: str) -> None:
+    """Refuse numbers that are not finite."""
     import torch
 
     if not torch.isfinite(logits).all():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import os
+import inspect
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from robust_tickets.backbone.layout import code_of_layout, has_layout, layout_of
-from robust_tickets.classifier.base import MAX_LENGTH, NOISE, TokenClassifier, check_logits
-from robust_tickets.classifier.encode import Encoded, check_tokens, inputs_of, positions_of
+from robust_tickets.classifier.base import MAX_LENGTH, TokenClassifier
+from robust_tickets.classifier.encode import KNOWN, Encoded, Inputs
 from robust_tickets.classifier.pretrained import silence
 from robust_tickets.classifier.tokenizer import digest_of, save_tokenizer, settings_of
 from robust_tickets.config import canonical
 from robust_tickets.environment import device_of
-from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.errors import FAILED, DamagedError, TicketsError
 from robust_tickets.files import drop_links, mapping, read_json, write_json
 from robust_tickets.ticket.ticket import Ticket
 
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 NOT_IN_DIGEST = {  # labels are hashed by themselves
     "transformers_version", "_name_or_path", "dtype", "architectures", "id2label", "label2id", "loaded_by",
 }  # fmt: skip
-
-
 ABOUT = "tickets.json"  # what transformers does not save
 SCHEMA = 1
 MASKS = "ticket"  # the folder of the masks of an unstructured ticket
@@ -66,20 +64,25 @@ class ModelClassifier(TokenClassifier):
             raise TicketsError(message, hint="give one a class", code="classifier.labels")
         rename_labels(model.config, self.labels)
         self.model = model.eval()
-        self.inputs = inputs_of(model, tokenizer, self.max_length)
         self._tokenizer_settings = settings_of(tokenizer)  # as they came, for saving
+        self.inputs = _inputs_of(model, tokenizer)
+        if not has_layout(model):  # how a family that we do not know bears padding, it shows on a few texts
+            self._choose_side(("equal",) if model.config.pad_token_id is None else ("right", "left", "equal"))
 
-    def forward(self, rows: Sequence[Encoded]) -> torch.Tensor:
-        """Compute the logits of one batch, float32 on the CPU, with the model in eval mode."""
+    @property
+    def precision(self) -> str:
+        return str(self.model.dtype).removeprefix("torch.")
+
+    @contextmanager
+    def _running(self) -> Iterator[None]:
         import torch
 
-        check_tokens(rows)
-        logits = torch.zeros((len(rows), len(self.labels)))  # out of inference mode: callers may do arithmetic in place
         with torch.inference_mode(), evaluating(self.model):
-            for where in self.inputs.together(rows):
-                logits[where] = self.model(**self.batch([rows[i] for i in where])).logits.float().cpu()
-        check_logits(logits, self.identity)
-        return logits
+            yield
+
+    def _run(self, rows: Sequence[Encoded]) -> torch.Tensor:
+        logits: torch.Tensor = self.model(**self.batch(rows)).logits
+        return logits.float().cpu()
 
     def batch(self, rows: Sequence[Encoded]) -> dict[str, torch.Tensor]:
         """One padded batch, on the model's device."""
@@ -89,12 +92,6 @@ class ModelClassifier(TokenClassifier):
 
     def needs_model(self, what: str) -> ModelClassifier:
         return self
-
-    @property
-    def noise(self) -> float:
-        if self.inputs.side == "alone":
-            return 0.0  # no two texts share a batch
-        return NOISE.get(str(self.model.dtype).removeprefix("torch."), NOISE["bfloat16"])
 
     @property
     def device(self) -> torch.device:
@@ -124,8 +121,6 @@ class ModelClassifier(TokenClassifier):
 
     def _hash_outputs(self, total: hashlib._Hash) -> None:
         """Weights, masks, config, tokenizer, and the file of a plug-in's backbone."""
-        import torch
-
         from robust_tickets.backbone.weight_masks import masks_of
 
         config = {k: v for k, v in self.model.config.to_dict().items() if k not in NOT_IN_DIGEST}
@@ -133,9 +128,7 @@ class ModelClassifier(TokenClassifier):
         total.update(digest_of(self.tokenizer).encode())
         if code := code_of_layout(self.model):
             total.update(canonical(code).encode())
-        for name, tensor in sorted(self.model.state_dict().items()):
-            total.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
-            total.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
+        hash_weights(self.model, total)
         # two with the same weights, one masked, train differently
         for name, mask in sorted(masks_of(self.model).items()):
             total.update(f"mask {name}{tuple(mask.shape)}".encode())
@@ -158,7 +151,7 @@ class ModelClassifier(TokenClassifier):
                 self.model.save_pretrained(folder)
                 self.save_tokenizer(folder)
             for weights in folder.glob("*.safetensors"):  # safetensors writes for the owner alone
-                weights.chmod(0o666 & ~_umask())
+                weights.chmod((folder / "config.json").stat().st_mode)
         except (OSError, SafetensorError) as problem:  # what safetensors raises on a full disk is no OSError
             hint = "check the disk and the folder's rights"
             message = f"could not write {folder}: {problem}"
@@ -186,23 +179,6 @@ class ModelClassifier(TokenClassifier):
                 repo_id=name, folder_path=folder, **{"commit_message": "Upload classifier", **upload}
             )
 
-    def _details(self) -> list[str]:
-        """Family, size, and what a ticket kept: a compact model is not to look like the whole one."""
-        from robust_tickets.backbone.weight_masks import masks_of
-
-        config = self.model.config
-        sizes = layout_of(config).sizes(config) if has_layout(config) else {}
-        kept = {
-            group: f"{sum(map(len, units))}/{size * config.num_hidden_layers}"
-            for group, size in sizes.items()
-            if (units := getattr(config, f"kept_{group}", None)) is not None
-        }
-        if masks := masks_of(self.model).values():
-            kept["weights"] = f"{sum(int(mask.sum()) for mask in masks)}/{sum(mask.numel() for mask in masks)}"
-        family = str(config.model_type).removeprefix("ticket-")
-        parts = [family, f"{sum(p.numel() for p in self.model.parameters()):,} parameters"]
-        return [*parts, "kept: " + ", ".join(f"{group}={n}" for group, n in kept.items())] if kept else parts
-
 
 @contextmanager
 def evaluating(model: Any) -> Iterator[None]:
@@ -215,10 +191,43 @@ def evaluating(model: Any) -> Iterator[None]:
         model.train(training)
 
 
-def _umask() -> int:
-    mask = os.umask(0o077)  # it can only be read by setting it
-    os.umask(mask)
-    return mask
+def positions_of(model: Any) -> int | None:
+    """Tokens that ``model`` has positions for; None where it takes texts of any length."""
+    most = getattr(model.config, "max_position_embeddings", None)
+    if not isinstance(most, int) or most < 1:
+        return None
+    if has_layout(model):
+        return most - layout_of(model).reserved_positions
+    for name, module in model.named_modules():  # RoBERTa and its kin count from the padding row on
+        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
+            return most - int(module.padding_idx) - 1
+    return most
+
+
+def _inputs_of(model: Any, tokenizer: Any) -> Inputs:
+    """The inputs that ``model`` takes, padded on the right."""
+    pad = tokenizer.pad_token_id
+    if has_layout(model):
+        typed = getattr(model.config, "type_vocab_size", 0) > 1
+        return Inputs(names=KNOWN if typed else KNOWN[:2], pad=pad)
+    taken = inspect.signature(model.forward).parameters
+    typed = "token_type_ids" in tokenizer.model_input_names
+    if model.config.pad_token_id is None:
+        model.config.pad_token_id = pad  # models that read the last token find it by this
+    return Inputs(
+        names=tuple(name for name in KNOWN if name in taken and (typed or name != "token_type_ids")),
+        pad=(model.config.pad_token_id if pad is None else pad) or 0,
+        pad_type=int(getattr(tokenizer, "pad_token_type_id", 0) or 0),
+    )
+
+
+def hash_weights(model: Any, total: hashlib._Hash) -> None:
+    """Add names, types, shapes and bytes of a model's weights."""
+    import torch
+
+    for name, tensor in sorted(model.state_dict().items()):
+        total.update(f"{name}{tensor.dtype}{tuple(tensor.shape)}".encode())
+        total.update(memoryview(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()))
 
 
 def rename_labels(config: PretrainedConfig, labels: Sequence[str]) -> None:
@@ -243,15 +252,10 @@ def read_about(folder: Path) -> About:
     if about.get("schema") != SCHEMA:
         message = f"{path} has schema {about.get('schema')!r}, this version reads {SCHEMA}"
         raise TicketsError(message, hint="update the package, or save the model again", code="file.schema")
-    length, columns = about.get("max_length"), about.get("columns")
-    names = isinstance(columns, list) and len(columns) in (1, 2) and all(isinstance(name, str) for name in columns)
-    if type(length) is not int or not names:
-        raise TicketsError(
-            f"{path}: expected a number as max_length and one or two names as columns, got {length!r} and {columns!r:.80}",
-            hint="the file is damaged: save the model again",
-            code="file.damaged",
-        )
-    return About(length, tuple(columns or ()), about.get("masked") is True)
+    try:
+        return About(int(about["max_length"]), tuple(map(str, about["columns"])), about.get("masked") is True)
+    except (KeyError, TypeError, ValueError):
+        raise DamagedError(f"{path} is damaged", hint="save the model again", code="file.damaged") from None
 
 
 def ticket_of(model: PreTrainedModel) -> Ticket | None:
@@ -278,16 +282,12 @@ def put_back(model: PreTrainedModel, folder: Path) -> None:
 
     from robust_tickets.backbone.weight_masks import attach
 
-    ticket = Ticket.load(folder / MASKS)
-    if ticket.kind != "unstructured":
-        message = f"{folder / MASKS} holds a {ticket.kind} ticket, expected the masks of a model"
-        raise TicketsError(message, hint="save the model again", code="model.masks")
-    modules = layout_of(model).matrices_of(model)
-    arrays = zip(ticket.names, ticket.masks["weights"], strict=True)
+    ticket, modules = Ticket.load(folder / MASKS), layout_of(model).matrices_of(model)
+    arrays = zip(ticket.names, ticket.masks.get("weights", ()), strict=False)
     masks = {name: torch.from_numpy(mask.copy()) for name, mask in arrays}
-    for name, mask in masks.items():
-        weight = modules[name].weight.detach().cpu() if name in modules else None
-        if weight is None or weight.shape != mask.shape or weight.masked_fill(mask, 0.0).any():
+    for name in ticket.names:
+        weight, mask = modules[name].weight.detach().cpu() if name in modules else None, masks.get(name)
+        if weight is None or mask is None or weight.shape != mask.shape or weight.masked_fill(mask, 0.0).any():
             raise TicketsError(
                 f"the weights in {folder} are not those of the ticket beside them ({name})",
                 hint=f'save the model again, or remove {MASKS}/ and "masked" in {ABOUT} to load it without masks',

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from robust_tickets.backbone.layout import has_layout, layout_of
 from robust_tickets.classifier.tokenizer import Frame, Splicer, packed, tokenised
 from robust_tickets.errors import TicketsError, tokenising
 
@@ -18,46 +16,23 @@ Text = str | tuple[str, ...]
 
 def rows_of(texts: Sequence[str | Sequence[str]]) -> list[tuple[str, ...]]:
     """The columns of every text. One string is no list of texts: its letters would be taken for them."""
-    if isinstance(texts, str):
-        message = f"expected a list of texts, got the one text {texts!r:.80}"
-        raise TicketsError(message, hint="put it into a list: [text]", code="text.not_a_list")
-    if not _a_list(texts):
-        message = f"expected a list of texts, got a {type(texts).__name__}"
-        raise TicketsError(message, hint="give strings, or pairs: [text, text, …]", code="text.not_a_list")
-    return [columns_of(text, place) for place, text in enumerate(texts)]
-
-
-def _a_list(texts: Any) -> bool:
-    if isinstance(texts, bytes | Mapping) or hasattr(texts, "columns"):  # a table of pandas gives its columns' names
-        return False
-    try:
-        iter(texts)
-    except TypeError:
-        return False
-    return True
-
-
-def columns_of(text: str | Sequence[str], place: int) -> tuple[str, ...]:
-    """The columns of one text; refuses anything but one or two strings."""
-    columns = (text,) if isinstance(text, str) else tuple(text) if isinstance(text, tuple | list) else ()
-    if len(columns) not in (1, 2) or not all(isinstance(column, str) for column in columns):
-        raise TicketsError(
-            f"a text is a string or a tuple of one or two strings, got {text!r:.80} at place {place} of the list, counted from 0",
-            hint="give texts, not rows or numbers; leave out those that are missing",
-            code="text.columns",
-        )
-    return tuple(clean(column) for column in columns)
-
-
-def check_count(rows: Sequence[tuple[str, ...]], columns: Sequence[str], name: str) -> None:
-    """Refuse a text for a model of pairs, and a pair for one of texts: it would be answered as something else."""
-    for number, row in enumerate(rows):
-        if len(row) != len(columns):
+    # a table of pandas would give the names of its columns
+    if isinstance(texts, str | bytes | Mapping) or hasattr(texts, "columns") or not isinstance(texts, Iterable):
+        message = f"expected a list of texts, got a {type(texts).__name__}: {texts!r:.60}"
+        raise TicketsError(message, hint="give strings, or pairs, in a list: [text, text, …]", code="text.not_a_list")
+    rows = [(text,) if isinstance(text, str) else text for text in texts]
+    for place, row in enumerate(rows):
+        if (
+            not isinstance(row, tuple | list)
+            or len(row) not in (1, 2)
+            or not all(isinstance(part, str) for part in row)
+        ):
             raise TicketsError(
-                f"text {number} has {len(row)} column(s), the classifier {name!r} reads {len(columns)} ({', '.join(columns)})",
-                hint=f"give a list of {'strings' if len(columns) == 1 else 'tuples: [(' + ', '.join(columns) + ')]'}",
+                f"a text is a string or a tuple of one or two strings, got {row!r:.80} at place {place}, counted from 0",
+                hint="give texts, not rows or numbers; leave out those that are missing",
                 code="text.columns",
             )
+    return [tuple(map(clean, row)) for row in rows]
 
 
 def check_tokens(rows: Sequence[Encoded]) -> None:
@@ -135,45 +110,15 @@ def _framed(parts: Sequence[bytes | None], frame: Frame, longest: int, token_typ
     return Encoded(data=data, kinds=kinds if token_types else b"", size=size)
 
 
-def padded(
-    rows: Sequence[Encoded],
-    pad: int,
-    token_types: bool,
-    *,
-    left: bool = False,
-    width: int | None = None,
-    pad_type: int = 0,
-) -> dict[str, np.ndarray]:
-    """One batch of int64 arrays, filled up on the right (or ``left``) to the longest row, or to ``width``."""
-    sizes = np.array([row.size for row in rows])
-    ids = np.full((len(rows), width or int(sizes.max())), pad, dtype=np.int64)
-    wide = ids.shape[1]
-    starts = wide - sizes if left else np.zeros_like(sizes)
-    for line, row, start in zip(ids, rows, starts, strict=True):
-        line[start : start + row.size] = np.frombuffer(row.data, dtype="<i4")
-    positions = np.arange(wide)
-    mask = (positions >= starts[:, None]) & (positions < (starts + sizes)[:, None])
-    made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
-    if token_types:
-        kinds = np.full_like(ids, pad_type)
-        for line, row, start in zip(kinds, rows, starts, strict=True):
-            if pad_type or any(row.kinds):
-                line[start : start + row.size] = np.frombuffer(row.kinds, dtype=np.uint8)
-        made["token_type_ids"] = kinds
-    return made
-
-
 # "equal": only texts of one length together; "alone": no two texts together
 Side = Literal["right", "left", "equal", "alone"]
-LONGEST = 512  # tokens of a text where nothing else is given
+KNOWN = ("input_ids", "attention_mask", "token_type_ids")
 SHORT, LONG = "a good film", "this is quite a bit longer than the first text, and it has some more words in it"
-AGREE = {"float64": 1e-6, "float32": 1e-4}  # of 1 + the largest logit; what padding may move, by rounding
-HALF = 5e-2  # for shorter types
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """``names`` are those of input_ids, attention_mask and token_type_ids that the model takes."""
+    """How a model is fed; ``names`` are those of ``KNOWN`` that it takes."""
 
     names: tuple[str, ...] = ("input_ids", "attention_mask")
     side: Side = "right"
@@ -181,9 +126,22 @@ class Inputs:
     pad_type: int = 0  # its token type
 
     def arrays(self, rows: Sequence[Encoded], width: int | None = None) -> dict[str, np.ndarray]:
-        """One padded batch; ``width`` where the model fixes it."""
-        types = "token_type_ids" in self.names
-        made = padded(rows, self.pad, types, left=self.side == "left", width=width, pad_type=self.pad_type)
+        """One batch of int64 arrays, padded to the longest row, or to ``width`` where the model fixes it."""
+        sizes = np.array([row.size for row in rows])
+        ids = np.full((len(rows), width or int(sizes.max())), self.pad, dtype=np.int64)
+        wide = ids.shape[1]
+        starts = wide - sizes if self.side == "left" else np.zeros_like(sizes)
+        for line, row, start in zip(ids, rows, starts, strict=True):
+            line[start : start + row.size] = np.frombuffer(row.data, dtype="<i4")
+        positions = np.arange(wide)
+        mask = (positions >= starts[:, None]) & (positions < (starts + sizes)[:, None])
+        made = {"input_ids": ids, "attention_mask": mask.astype(np.int64)}
+        if "token_type_ids" in self.names:
+            kinds = np.full_like(ids, self.pad_type)
+            for line, row, start in zip(kinds, rows, starts, strict=True):
+                if self.pad_type or any(row.kinds):
+                    line[start : start + row.size] = np.frombuffer(row.kinds, dtype=np.uint8)
+            made["token_type_ids"] = kinds
         return {name: made[name] for name in self.names}
 
     def together(self, rows: Sequence[Encoded]) -> Iterator[list[int]]:
@@ -195,69 +153,3 @@ class Inputs:
         for i, row in enumerate(rows):
             groups.setdefault(i if self.side == "alone" else row.size, []).append(i)
         yield from groups.values()
-
-
-def positions_of(model: Any) -> int | None:
-    """Tokens that ``model`` has positions for; None where it takes texts of any length."""
-    most = getattr(model.config, "max_position_embeddings", None)
-    if not isinstance(most, int) or most < 1:
-        return None
-    if has_layout(model):
-        return most - layout_of(model).reserved_positions
-    for name, module in model.named_modules():  # RoBERTa and its kin count from the padding row on
-        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            return most - int(module.padding_idx) - 1
-    return most
-
-
-def own_length(tokenizer: Any, positions: int | None) -> int:
-    """Tokens at which a model that was not made here is cut: what its tokenizer says, at most 512 and what it has positions for."""
-    own = getattr(tokenizer, "model_max_length", LONGEST)  # transformers writes 1e30 where it is unknown
-    return int(min(own or LONGEST, positions or LONGEST, LONGEST))
-
-
-def inputs_of(model: Any, tokenizer: Any, max_length: int) -> Inputs:
-    """How ``model`` is fed; asks it a few questions where its family is not known."""
-    typed = getattr(model.config, "type_vocab_size", 0) > 1
-    if has_layout(model):
-        return Inputs(
-            names=("input_ids", "attention_mask", *(("token_type_ids",) if typed else ())), pad=tokenizer.pad_token_id
-        )
-    taken = inspect.signature(model.forward).parameters
-    names = tuple(name for name in ("input_ids", "attention_mask", "token_type_ids") if name in taken)
-    if "token_type_ids" not in tokenizer.model_input_names:
-        names = tuple(name for name in names if name != "token_type_ids")
-    if tokenizer.pad_token_id is not None and model.config.pad_token_id is None:
-        model.config.pad_token_id = tokenizer.pad_token_id  # models that read the last token find it by this
-    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else model.config.pad_token_id
-    kind = int(getattr(tokenizer, "pad_token_type_id", 0) or 0)
-    return _probed(
-        Inputs(names=names, pad=pad or 0, pad_type=kind), model, tokenizer, max_length, padded=pad is not None
-    )
-
-
-def _probed(start: Inputs, model: Any, tokenizer: Any, max_length: int, padded: bool) -> Inputs:
-    rows = encoded(tokenizer, None, [(SHORT,), (LONG,)], max_length, "token_type_ids" in start.names)
-    first, second = (_logits(model, start, [row]) for row in rows)
-    if first is None or second is None:
-        return start  # it cannot answer at all: the first real text says why
-    wanted = np.concatenate([first, second])
-    close = AGREE.get(str(model.dtype).removeprefix("torch."), HALF) * (1 + float(np.abs(wanted).max()))
-    for side in ("right", "left") if padded else ():
-        inputs = replace(start, side=side)
-        found = _logits(model, inputs, rows)
-        if found is not None and np.abs(found - wanted).max() <= close:
-            return inputs
-    twice = _logits(model, start, [rows[0], rows[0]])
-    return replace(start, side="equal" if twice is not None and np.abs(twice - first).max() <= close else "alone")
-
-
-def _logits(model: Any, inputs: Inputs, rows: Sequence[Encoded]) -> np.ndarray | None:
-    import torch
-
-    fed = {name: torch.from_numpy(array).to(model.device) for name, array in inputs.arrays(rows).items()}
-    try:
-        with torch.inference_mode():
-            return model(**fed).logits.float().cpu().numpy()
-    except Exception:  # a family that refuses batches or padding says so in its own way
-        return None

@@ -13,31 +13,28 @@ tokenizer's files and the ``config.json`` beside it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.classifier.base import NOISE, TokenClassifier, log_probabilities, unnamed
-from robust_tickets.classifier.encode import LONG, SHORT, Encoded, Inputs, Side, Text, check_tokens, own_length
-from robust_tickets.classifier.tokenizer import digest_of, has_tokenizer, read_tokenizer
+from robust_tickets.classifier.base import TokenClassifier, log_probabilities, unnamed
+from robust_tickets.classifier.encode import KNOWN, LONG, SHORT, Encoded, Inputs
+from robust_tickets.classifier.pretrained import first_line
+from robust_tickets.classifier.tokenizer import digest_of, has_tokenizer, own_length, read_tokenizer
 from robust_tickets.config import digest
-from robust_tickets.errors import TicketsError
-from robust_tickets.files import read_json, sha256_file
+from robust_tickets.errors import DamagedError, TicketsError
+from robust_tickets.files import mapping, read_json, sha256_file
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
     import torch
 
 SCHEMA = 1  # of labels.json
-INSTALL = 'pip install "robust-tickets[onnx]"'
-KNOWN = ("input_ids", "attention_mask", "token_type_ids")
 TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32, "tensor(bool)": np.bool_}
 OUTPUTS = ("logits", "probabilities")
-ROUNDING = 1e-5  # what other texts may move an answer of up to ORDINARY in float32; measured maxima are about a tenth
-ORDINARY = 16.0
 
 
 class OnnxClassifier(TokenClassifier):
@@ -49,11 +46,9 @@ class OnnxClassifier(TokenClassifier):
         self.session, self.path = session, path
         super().__init__(identity=f"onnx:{path}", **shared)
         nodes = {node.name: node for node in session.get_inputs()}
-        types = sorted({node.type for node in nodes.values()} - set(TYPES))
-        if types or "input_ids" not in nodes or not set(nodes) <= set(KNOWN):
+        if "input_ids" not in nodes or not set(nodes) <= set(KNOWN) or any(n.type not in TYPES for n in nodes.values()):
             raise TicketsError(
-                f"{path} takes {', '.join(nodes)} ({', '.join(types) or 'integers'}); "
-                f"expected token ids as input_ids and perhaps {' and '.join(KNOWN[1:])}",
+                f"{path} takes {', '.join(nodes)}; expected token ids as input_ids and perhaps {' and '.join(KNOWN[1:])}",
                 hint="export the graph with these names, or give a function: tickets attack my_module:function",
                 code="onnx.inputs",
             )
@@ -70,22 +65,35 @@ class OnnxClassifier(TokenClassifier):
         self.inputs = Inputs(names=names, side="equal" if blind else "right", pad=pad or 0)
         self.gives_probabilities = False
         self._try()
-        self._outputs = self._hash_files()
+        self._choose_side(("equal",) if blind else ("right", "equal"))
+        if self.inputs.side == "alone":
+            say(f"{path.name}: its answers depend on the batch (quantised weights?): texts are asked one at a time")
+        self._files = self._hash_files()
 
-    def forward(self, rows: Sequence[Encoded]) -> torch.Tensor:
+    def _run(self, rows: Sequence[Encoded]) -> torch.Tensor:
         import torch
 
-        check_tokens(rows)
-        found = self._answers(rows)
-        logits = log_probabilities(found) if self.gives_probabilities else found
-        return torch.from_numpy(logits.astype(np.float32))
+        size = self.height or len(rows)
+        found = np.concatenate([self._ask(rows[start : start + size]) for start in range(0, len(rows), size)])
+        return torch.from_numpy((log_probabilities(found) if self.gives_probabilities else found).astype(np.float32))
 
-    @property
-    def noise(self) -> float:
-        return 0.0 if self.inputs.side == "alone" else NOISE["float32"]
+    def _ask(self, rows: Sequence[Encoded]) -> np.ndarray:
+        """The graph's numbers for one batch, filled up to its height."""
+        full = [*rows, *[rows[0]] * ((self.height or 0) - len(rows))]
+        given: dict[str, Any] = {
+            name: array.astype(self.types[name]) for name, array in self.inputs.arrays(full, self.width).items()
+        }
+        found = np.asarray(self.session.run([self.output], given)[0], dtype=np.float64)
+        if found.shape != (len(full), len(self.labels)):
+            raise TicketsError(
+                f"{self.path} gives {self.output!r} in the shape {found.shape} for {len(full)} texts and {len(self.labels)} labels",
+                hint="give the ONNX file of a sequence classifier; --labels names every output once, in their order",
+                code="classifier.labels",
+            )
+        return found[: len(rows)]
 
     def _hash_outputs(self, total: hashlib._Hash) -> None:
-        total.update(self._outputs.encode())
+        total.update(self._files.encode())
 
     def _hash_files(self) -> str:
         """The digest of the graph, its weights where they lie apart, what an export wrote beside it, and the tokenizer."""
@@ -95,84 +103,26 @@ class OnnxClassifier(TokenClassifier):
         hashes = {name: sha256_file(file) for name, file in sorted(files.items()) if file.is_file()}
         return digest({"files": hashes, "words": digest_of(self.tokenizer)})
 
-    def _answers(self, rows: Sequence[Encoded]) -> np.ndarray:
-        """The graph's numbers for ``rows``, in batches as it takes them."""
-        parts: list[tuple[list[int], np.ndarray]] = []
-        for where in self.inputs.together(rows):
-            size = self.height or len(where)
-            batches = [where[start : start + size] for start in range(0, len(where), size)]
-            parts += [(batch, self._run([rows[i] for i in batch])) for batch in batches]
-        out = np.zeros((len(rows), parts[0][1].shape[1]))
-        for batch, answers in parts:
-            out[batch] = answers
-        return out
-
-    def _run(self, rows: list[Encoded]) -> np.ndarray:
-        full = rows + [rows[0]] * ((self.height or 0) - len(rows))
-        given: dict[str, np.ndarray] = {
-            name: array.astype(self.types[name]) for name, array in self.inputs.arrays(full, self.width).items()
-        }
-        found = np.asarray(self.session.run([self.output], given)[0], dtype=np.float64)
-        if found.ndim != 2 or len(found) != len(full) or not np.isfinite(found).all():
-            raise TicketsError(
-                f"the graph's {self.output!r} has the shape {found.shape} for {len(full)} text(s), "
-                "expected finite numbers (texts, labels)",
-                hint="give the ONNX file of a sequence classifier",
-                code="onnx.output",
-            )
-        return found[: len(rows)]
-
     def _try(self) -> None:
         """Ask a few texts: refuse a graph that does not answer, or not with one number a label; see whether these are probabilities."""
         if self.max_length < 3:
             message = f"max_length must be at least 3, got {self.max_length}"
             raise TicketsError(message, hint="leave it out for the tokenizer's own", code="classifier.max_length")
-        texts: list[Text] = [SHORT, LONG, f"{LONG} " * (self.max_length // 8 + 1)]
-        rows = self.encode(texts)
+        rows = self.encode([SHORT, LONG, f"{LONG} " * (self.max_length // 8 + 1)])
         try:
-            found = np.concatenate([self._answers([row]) for row in rows])
+            found = np.concatenate([self._ask([row]) for row in rows])
         except TicketsError:
             raise
         except Exception as problem:
             sizes = ", ".join(str(row.size) for row in rows)
             raise TicketsError(
-                f"{self.path} does not answer texts of {sizes} tokens: {str(problem).splitlines()[0]}",
+                f"{self.path} does not answer texts of {sizes} tokens: {first_line(problem)}",
                 hint="give --max-length if it reads shorter texts, and see that --tokenizer is its own",
                 code="onnx.failed",
             ) from None
-        if found.shape[1] != len(self.labels):
-            raise TicketsError(
-                f"{self.path} gives {found.shape[1]} numbers a text, there are {len(self.labels)} labels",
-                hint="--labels names every output once, in their order",
-                code="classifier.labels",
-            )
-        self.inputs = replace(self.inputs, side=self._side(rows[0], rows[1]))
-        if self.inputs.side == "alone":
-            say(
-                f"{self.path.name}: its answers depend on the batch (quantised weights?): texts are asked one at a time"
-            )
         self.gives_probabilities = bool((found >= 0).all() and (np.abs(found.sum(axis=1) - 1) < 1e-3).all())
         if self.gives_probabilities:
             say(f"{self.path.name}: its output {self.output!r} sums to 1 and is taken as probabilities")
-
-    def _side(self, short: Encoded, long: Encoded) -> Side:
-        """The widest way of sharing a batch that leaves every answer as it is alone."""
-        given = self.inputs
-        (cut,) = self.encode([LONG], short.size)
-        ways: list[tuple[Side, list[Encoded]]] = [("right", [short, long, cut]), ("equal", [short, cut])]
-        try:
-            for side, rows in ways if given.side == "right" else ways[1:]:
-                if rows[0] == rows[-1] and side == "equal":
-                    continue  # to a tokenizer that knows no word of them they are one text, which shows nothing
-                self.inputs = replace(given, side="alone")
-                alone = self._answers(rows)
-                self.inputs = replace(given, side=side)
-                moved = np.abs(self._answers(rows) - alone).max()
-                if moved <= ROUNDING * max(1.0, float(np.abs(alone).max()) / ORDINARY):
-                    return side
-        finally:
-            self.inputs = given
-        return "alone"
 
 
 def open_onnx(
@@ -189,39 +139,37 @@ def open_onnx(
     if not path.is_file():
         hint = "tickets export MODEL --format onnx writes one"
         raise TicketsError(f"there is no ONNX file {path}", hint=hint, code="onnx.missing")
-    about = _about(path.parent)
-    words = Path(tokenizer) if tokenizer is not None else path.parent
+    about, words = _about(path.parent), Path(path.parent if tokenizer is None else tokenizer)
     if tokenizer is None and not has_tokenizer(words):
         hint = "--tokenizer FOLDER: the one the model was trained with"
         raise TicketsError(f"{path}: no tokenizer lies beside it", hint=hint, code="onnx.tokenizer")
-    configs = {folder: _config(folder) for folder in (words, path.parent)}
-    config = configs[path.parent] or configs[words]
-    labels = tuple(labels or about.get("labels") or _labels(config))
-    if not labels:
+    own = tuple(about.get("labels") or _labels(_config(path.parent)))
+    names = tuple(labels or own or _labels(_config(words)))
+    if not names:
         hint = "--labels bad,good in the order of the outputs"
         raise TicketsError(f"{path}: the names of its classes are not known", hint=hint, code="onnx.labels")
-    own = about.get("labels") or _labels(configs[path.parent])
-    if not unnamed(own) and own != labels:  # a tokenizer's folder elsewhere may be another model's
+    if not unnamed(own) and own != names:
         raise TicketsError(
-            f"{path} calls its classes {', '.join(own)}, as the files beside it say; got the names {', '.join(labels)}",
+            f"{path} calls its classes {', '.join(own)}, as the files beside it say; got the names {', '.join(names)}",
             hint="leave --labels out; --label-map translates those of the data",
             code="classifier.labels",
         )
     reader = read_tokenizer(words)
-    positions = config.get("max_position_embeddings") if not about else None
-    length = max_length or about.get("max_length")
+    positions = (_config(path.parent) or _config(words)).get("max_position_embeddings")
+    length = about.get("max_length") or own_length(reader, positions if isinstance(positions, int) else None)
     return OnnxClassifier(
         path,
         session_of(path),
         output=about.get("output"),
         tokenizer=reader,
-        labels=labels,
-        max_length=length or own_length(reader, positions if isinstance(positions, int) else None),
+        labels=names,
+        max_length=max_length or length,
         columns=about.get("columns") or columns,
     )
 
 
 def session_of(path: Path) -> Any:
+    """ONNX Runtime's session of a file, on the CPU."""
     needed("onnxruntime")
     import onnxruntime
 
@@ -230,18 +178,15 @@ def session_of(path: Path) -> Any:
     try:
         return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     except Exception as problem:  # onnxruntime's errors share no public base class
-        message = f"ONNX Runtime cannot open {path}: {str(problem).splitlines()[0]}"
+        message = f"ONNX Runtime cannot open {path}: {first_line(problem)}"
         raise TicketsError(message, hint="the file is damaged: export again", code="onnx.damaged") from None
 
 
 def needed(*packages: str) -> None:
     """Refuse where ``packages`` are not installed."""
-    from importlib.util import find_spec
-
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
+    if missing := [name for name in packages if find_spec(name) is None]:
         message = f"ONNX needs the package(s) {', '.join(missing)}"
-        raise TicketsError(message, hint=INSTALL, code="onnx.package")
+        raise TicketsError(message, hint='pip install "robust-tickets[onnx]"', code="onnx.package")
 
 
 def _about(folder: Path) -> dict[str, Any]:
@@ -249,26 +194,22 @@ def _about(folder: Path) -> dict[str, Any]:
     path = folder / "labels.json"
     if not path.is_file():
         return {}
-    about = read_json(path)
     try:
+        about = read_json(path)
         if about["schema"] != SCHEMA:
             message = f"{path} has schema {about['schema']!r}, this version reads {SCHEMA}"
             raise TicketsError(message, hint="update the package", code="file.schema")
         names = {key: tuple(about[key]) for key in ("labels", "columns")}
         return {**names, "max_length": int(about["max_length"]), "output": str(about["output"])}
     except (KeyError, TypeError, ValueError):
-        raise TicketsError(f"{path} is damaged", hint="export the model again", code="file.damaged") from None
+        raise DamagedError(f"{path} is damaged", hint="export the model again", code="file.damaged") from None
 
 
-def _config(folder: Path) -> dict[str, Any]:
-    config: Any = read_json(folder / "config.json") if (folder / "config.json").is_file() else {}
-    return config if isinstance(config, dict) else {}
+def _config(folder: Path) -> Mapping[str, Any]:
+    return mapping(read_json(folder / "config.json")) if (folder / "config.json").is_file() else {}
 
 
-def _labels(config: dict[str, Any]) -> tuple[str, ...]:
+def _labels(config: Mapping[str, Any]) -> tuple[str, ...]:
     """The classes that a transformers config names."""
-    names = config.get("id2label")
-    try:
-        return tuple(str(names[str(i)]) for i in range(len(names))) if names else ()
-    except (KeyError, TypeError):
-        return ()
+    names = mapping(config.get("id2label"))
+    return tuple(str(names[str(i)]) for i in range(len(names)) if str(i) in names)

@@ -8,7 +8,6 @@ A test keeps every other call of ``from_pretrained`` out of the package.
 from __future__ import annotations
 
 import logging
-import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -28,9 +27,12 @@ CONVERT = (
     "only safetensors are read; if you trust where pickled weights come from, convert them once: "
     "AutoModelForSequenceClassification.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 )
+AGAIN = "the weights are another model's, or config.json was changed: copy both again"
 MOST_NAMES = 50_000  # of weights; transformers takes a minute for some more
-# in config.json: lists of so many are made before any weight is seen
-MOST = {"num_labels": 100_000, "num_hidden_layers": 10_000}
+MOST = {
+    "num_labels": 100_000,
+    "num_hidden_layers": 10_000,
+}  # of a config: so long lists are made before any weight is seen
 MODELS = {
     "encoder": "MODEL_MAPPING",
     "masked language model": "MODEL_FOR_MASKED_LM_MAPPING",
@@ -45,39 +47,31 @@ def read_config(folder: Path) -> Any:
 
     import robust_tickets.auto  # noqa: F401  # pruned models are read like any other
 
-    path = folder / "config.json"
-
-    def refused(what: str, hint: str = "check the file") -> TicketsError:
-        return TicketsError(what, hint=hint, code="model.config")
-
-    saved = "give a folder that save_pretrained wrote"
-    if not path.is_file():
-        raise refused(f"{folder} has no config.json", saved)
+    path, own = (
+        folder / "config.json",
+        "load the model yourself and give it as a function: tickets attack my_module:function",
+    )
     try:
         raw = mapping(read_json(path))
-    except TicketsError as problem:
-        raise refused(problem.message, "copy or download the model again") from None
-    family = raw.get("model_type")
-    if not isinstance(family, str):
-        raise refused(f"{path} names no model_type", saved)
-    if family not in CONFIG_MAPPING:
-        own = ", and the code that the folder names for it (auto_map) is never run" if "auto_map" in raw else ""
-        hint = "update transformers, or load the model yourself and give it as a function: tickets attack my_module:function"
-        raise refused(f"{folder}: transformers knows no model family {family!r}{own}", hint)
-    if not isinstance(raw.get("architectures") or [], list):
-        raise refused(f"{path}: architectures is no list of names")
-    for part in (raw, *(each for each in raw.values() if isinstance(each, dict))):
-        for key, most in MOST.items():
-            if isinstance(part.get(key), int) and part[key] > most:
-                raise refused(f"{path} asks for {key}={part[key]}, at most {most} are read")
-    try:  # an attention of its own choice may be a kernel of the Hub, which is code
+        family = raw.get("model_type")
+        if (
+            not isinstance(family, str) or family not in CONFIG_MAPPING
+        ):  # code that the folder names for it is never run
+            raise ValueError(f"transformers knows no model family {family!r}")
+        if not isinstance(raw.get("architectures") or [], list):
+            raise ValueError("architectures is no list of names")
+        for part in (raw, *(each for each in raw.values() if isinstance(each, dict))):
+            for key, most in MOST.items():
+                if isinstance(part.get(key), int) and part[key] > most:
+                    raise ValueError(f"it asks for {key}={part[key]}, at most {most} are read")
+        # an attention of its own choice may be a kernel of the Hub, which is code
         return AutoConfig.from_pretrained(
             folder, trust_remote_code=False, local_files_only=True, attn_implementation=None
         )
-    except TicketsError:
-        raise
     except Exception as problem:  # transformers raises many kinds for a bad config
-        raise refused(f"{path} does not describe a model: {first_line(problem)}") from None
+        why = problem.message if isinstance(problem, TicketsError) else first_line(problem)
+        hint = f"give a folder that save_pretrained wrote, update transformers, or {own}"
+        raise TicketsError(f"{path} does not describe a model: {why}", hint=hint, code="model.config") from None
 
 
 def load_tokenizer(folder: Path) -> Any:
@@ -100,8 +94,9 @@ def load_model(folder: Path, kind: str, config: PretrainedConfig, *, dtype: Any)
     if type(config) not in known:
         message = f"{folder} holds a {config.model_type}, of which transformers has no {kind}"
         raise TicketsError(message, hint=f"give a {kind}", code="model.family")
-    check_weights(folder)
-    model_class = _class_of(known[type(config)], config)
+    classes = known[type(config)] if isinstance(known[type(config)], list | tuple) else [known[type(config)]]
+    saved = getattr(config, "architectures", None) or ()
+    model_class = next((each for each in classes if each.__name__ in saved), classes[0])
     if not isinstance(config, model_class.config_class):  # of a family whose config holds one for texts
         config = config.get_text_config()
     try:
@@ -124,11 +119,8 @@ def load_model(folder: Path, kind: str, config: PretrainedConfig, *, dtype: Any)
         hint = "the files are damaged or do not fit config.json"
         raise TicketsError(message, hint=hint, code="model.damaged") from None
     for name, there, wanted in sorted(info["mismatched_keys"]):
-        raise TicketsError(
-            f"{folder}: the weight {name} is misshapen: {tuple(there)}, where config.json says {tuple(wanted)}",
-            hint="the weights are another model's, or config.json was changed (id2label has one name for each class): copy both again",
-            code="model.shape",
-        )
+        message = f"{folder}: the weight {name} is misshapen: {tuple(there)}, where config.json says {tuple(wanted)}"
+        raise TicketsError(message, hint=AGAIN, code="model.shape")
     model.config.name_or_path = str(folder)
     return model, set(info["missing_keys"])
 
@@ -161,11 +153,8 @@ def _no_larger_than(tensors: dict[str, Any], folder: Path) -> Iterator[None]:
         if parameter is not None and parameter.is_meta:  # what is read into it comes later
             parts, weights = parts - 1, weights - parameter.numel()
             if parts < 0 or weights < 0:
-                raise TicketsError(
-                    f"{folder / 'config.json'} describes a model several times as large as the {len(tensors)} weights beside it",
-                    hint="the weights are another model's, or config.json was changed: copy both again",
-                    code="model.size",
-                )
+                message = f"{folder / 'config.json'} describes a model several times as large as the weights beside it"
+                raise TicketsError(message, hint=AGAIN, code="model.size")
 
     hook = register_module_parameter_registration_hook(count)
     try:
@@ -174,45 +163,24 @@ def _no_larger_than(tensors: dict[str, Any], folder: Path) -> Iterator[None]:
         hook.remove()
 
 
-def _class_of(found: Any, config: PretrainedConfig) -> Any:
-    """The model class, where a family has several: the one that was saved, else the first."""
-    several = found if isinstance(found, list | tuple) else [found]
-    saved = getattr(config, "architectures", None) or ()
-    return next((each for each in several if each.__name__ in saved), several[0])
-
-
 def has_weights(folder: Path) -> bool:
     return (folder / WEIGHTS).is_file() or (folder / INDEX).is_file()
 
 
-def check_weights(folder: Path) -> None:
-    """Refuse a folder whose weights are not there, not whole or not to be read."""
-    if not has_weights(folder):
-        pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
-        graph = next(iter(sorted(folder.glob("*.onnx"))), None)
-        there, hint = "", CONVERT
-        if pickled:
-            there = f", only {pickled[0]}, a pickle, which can run code when it is opened"
-        elif graph is not None:
-            there = f", only {graph.name}, a graph that answers and cannot be trained or exported"
-            hint = f"tickets attack, predict and replay take the file {graph}; in Python rt.load_classifier({str(graph)!r})"
-        raise TicketsError(f"{folder} has no model.safetensors{there}", hint=hint, code="model.weights")
-    if not all(file.is_file() for file in _shards(folder)):
-        hint = "download or copy the folder again"
-        raise TicketsError(f"{folder} lacks files that {INDEX} names", hint=hint, code="model.incomplete")
-    for path in weight_files(folder):
-        readable(path)
-
-
 def is_complete(folder: Path) -> bool:
     """Whether a config and all weights are there."""
-    whole = (folder / "config.json").is_file() and has_weights(folder)
-    return whole and all(file.is_file() for file in _shards(folder))
+    return (folder / "config.json").is_file() and has_weights(folder) and all(map(Path.is_file, _named(folder)))
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors that hold the weights; refuses those that lie elsewhere."""
-    found = [folder / WEIGHTS] if (folder / WEIGHTS).is_file() else _shards(folder)
+    """The safetensors that hold the weights; refuses a folder where they are not whole, not to be read or lie elsewhere."""
+    if not has_weights(folder):
+        pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
+        there = f", only {pickled[0]}, a pickle, which can run code when it is opened" if pickled else ""
+        graphs = sorted(folder.glob("*.onnx"))
+        hint = f"the graph {graphs[0]} can be attacked and asked, not trained: give the file" if graphs else CONVERT
+        raise TicketsError(f"{folder} has no {WEIGHTS}{there}", hint=hint, code="model.weights")
+    found = _named(folder)
     # links may not leave the folder, or the whole cache of the Hub, whose folders are links
     home = folder.resolve()
     for at in home.parents:
@@ -220,16 +188,19 @@ def weight_files(folder: Path) -> list[Path]:
             home = at.parent
             break
     for file in found:
+        if not file.is_file():
+            hint = "download or copy the folder again"
+            raise TicketsError(f"{folder} lacks {file.name}, which {INDEX} names", hint=hint, code="model.incomplete")
         if not file.resolve().is_relative_to(home):
             hint = "copy the file into the folder"
             raise TicketsError(f"{file} is a link that leads out of the folder", hint=hint, code="model.outside")
     return found
 
 
-def _shards(folder: Path) -> list[Path]:
-    """What the index names; none without one."""
-    if not (folder / INDEX).is_file():
-        return []
+def _named(folder: Path) -> list[Path]:
+    """The file of all weights, or those that the index names."""
+    if (folder / WEIGHTS).is_file() or not (folder / INDEX).is_file():
+        return [folder / WEIGHTS]
     names = list(mapping(mapping(read_json(folder / INDEX)).get("weight_map")).values())
     for name in names or [None]:
         if not isinstance(name, str) or not name.endswith(".safetensors") or not inside(name):
@@ -243,16 +214,8 @@ def inside(name: str) -> bool:
     return not Path(name).is_absolute() and ".." not in Path(name).parts
 
 
-def readable(path: Path) -> None:
-    """Refuse a file that is there but may not be read, before somebody calls it damaged."""
-    if path.exists() and not os.access(path, os.R_OK):
-        hint = f"ask its owner, or `chmod a+r {path.name}`"
-        raise TicketsError(f"no permission to read {path}", hint=hint, code="file.unreadable")
-
-
 def first_line(problem: BaseException) -> str:
-    lines = str(problem).strip().splitlines()
-    return lines[0] if lines else type(problem).__name__
+    return next(iter(str(problem).strip().splitlines()), type(problem).__name__)
 
 
 @contextmanager

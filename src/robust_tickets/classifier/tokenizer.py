@@ -19,14 +19,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from robust_tickets.classifier.pretrained import load_tokenizer, readable
+from robust_tickets.classifier.pretrained import load_tokenizer
 from robust_tickets.config import canonical
 from robust_tickets.errors import TicketsError, tokenising
 from robust_tickets.files import mapping, read_json
 
-# these read characters or bytes, without a vocabulary file
-BYTES = ("CanineTokenizer", "ByT5Tokenizer", "PerceiverTokenizer")
+BYTES = (
+    "CanineTokenizer",
+    "ByT5Tokenizer",
+    "PerceiverTokenizer",
+)  # read characters or bytes, without a vocabulary file
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.codes")  # any of these holds one
+LONGEST_TEXT = 512  # tokens of a text where nothing else is given
 
 
 def has_tokenizer(folder: Path) -> bool:
@@ -38,24 +42,27 @@ def has_tokenizer(folder: Path) -> bool:
 
 def read_tokenizer(folder: Path, vocabulary: int | None = None) -> Any:
     """The tokenizer in ``folder``; ``vocabulary``: the rows of the model's table, which no id may exceed."""
-    hint = "save or copy the tokenizer there too"
-    if not has_tokenizer(folder):
-        message = f"{folder} has no tokenizer: none of {', '.join(VOCABULARIES)}"
-        raise TicketsError(message, hint=hint, code="model.tokenizer")
-    for pattern in VOCABULARIES:
-        for path in folder.glob(pattern):
-            readable(path)
-    tokenizer = load_tokenizer(folder)
-    words = tokenizer.get_vocab() if type(tokenizer).__name__ not in BYTES else None
-    if words is None:
-        return tokenizer
-    if not set(words) - set(tokenizer.all_special_tokens):
-        message = f"the tokenizer in {folder} knows no word, only special tokens"
-        raise TicketsError(message, hint=hint, code="model.tokenizer")
-    if vocabulary is not None and max(words.values()) >= vocabulary:
-        message = f"the tokenizer in {folder} gives ids up to {max(words.values())}, the model has {vocabulary}"
-        raise TicketsError(message, hint="use the model's own", code="model.tokenizer")
+    problem, tokenizer = f"has no tokenizer: none of {', '.join(VOCABULARIES)}", None
+    if has_tokenizer(folder):
+        tokenizer = load_tokenizer(folder)
+        if type(tokenizer).__name__ in BYTES:
+            return tokenizer
+        words = tokenizer.get_vocab()
+        problem = ""
+        if not set(words) - set(tokenizer.all_special_tokens):
+            problem = "has a tokenizer that knows no word, only special tokens"
+        elif vocabulary is not None and (largest := max(words.values())) >= vocabulary:
+            problem = f"has a tokenizer that gives ids up to {largest}, the model has {vocabulary}"
+    if problem:
+        hint = "save or copy the model's own tokenizer there too"
+        raise TicketsError(f"{folder} {problem}", hint=hint, code="model.tokenizer")
     return tokenizer
+
+
+def own_length(tokenizer: Any, positions: int | None) -> int:
+    """Tokens at which a model that was not made here is cut: what its tokenizer says, at most 512 and what it has positions for."""
+    own = getattr(tokenizer, "model_max_length", LONGEST_TEXT)  # transformers writes 1e30 where it is unknown
+    return int(min(own or LONGEST_TEXT, positions or LONGEST_TEXT, LONGEST_TEXT))
 
 
 @tokenising()
@@ -96,10 +103,8 @@ def digest_of(tokenizer: Any) -> str:
         rules = json.loads(backend.to_str())
         content = {k: v for k, v in rules.items() if k not in ("truncation", "padding")}  # these follow the last call
     else:
-        # no paths
-        settings = {
-            k: str(v) for k, v in tokenizer.init_kwargs.items() if not k.endswith("_file") and k != "name_or_path"
-        }
+        kept = {k: v for k, v in tokenizer.init_kwargs.items() if not k.endswith("_file") and k != "name_or_path"}
+        settings = {k: str(v) for k, v in kept.items()}  # no paths
         words = [] if type(tokenizer).__name__ in BYTES else sorted(tokenizer.get_vocab().items())
         content = {"class": type(tokenizer).__name__, "words": words, "settings": settings}
     return hashlib.sha256(canonical(content).encode("utf-8", "surrogatepass")).hexdigest()
@@ -131,14 +136,10 @@ class Splicer:
     def of(cls, tokenizer: Any) -> Splicer | None:
         """A splicer for a tokenizer of one of the two kinds; none for any other."""
         backend = getattr(tokenizer, "backend_tokenizer", None)
-        if (
-            backend is None
-            or getattr(tokenizer, "truncation_side", "right") != "right"
-            or getattr(tokenizer, "split_special_tokens", False)
-        ):
+        left = getattr(tokenizer, "truncation_side", "right") != "right"
+        if backend is None or left or getattr(tokenizer, "split_special_tokens", False):
             return None
-        rules = json.loads(backend.to_str())
-        spaced = _kind(rules)
+        spaced = _kind(json.loads(backend.to_str()))
         if spaced is None:
             return None
         own = type(backend).from_str(backend.to_str())  # truncation and padding of the given one follow its last call
@@ -152,10 +153,8 @@ class Splicer:
         if len(self._first) + len(self._rest) > KEPT:
             self._first.clear()
             self._rest.clear()
-        self._learn(self._first, {pieces[0] for pieces in cut} - self._first.keys(), "")
-        self._learn(
-            self._rest, set().union(*(pieces[1:] for pieces in cut)) - self._rest.keys(), " " if self.spaced else ""
-        )
+        self._learn(self._first, {pieces[0] for pieces in cut}, "")
+        self._learn(self._rest, set().union(*(pieces[1:] for pieces in cut)), " " if self.spaced else "")
         return [self._joined(pieces) for pieces in cut]
 
     def framed(self, texts: Sequence[str], longest: int) -> list[bytes | None]:
@@ -175,20 +174,16 @@ class Splicer:
         except (KeyError, TypeError):
             return None
 
-    def _learn(self, known: dict[str, bytes | None], new: set[str], before: str) -> None:
+    def _learn(self, known: dict[str, bytes | None], pieces: set[str], before: str) -> None:
         read = []
-        for piece in new:
-            if len(piece) > LONGEST:
-                continue
+        for piece in pieces - known.keys():
             if self.spaced and (not piece or any(map(str.isspace, piece))):
                 known[piece] = None
-            else:
+            elif len(piece) <= LONGEST:
                 read.append(piece)
-        encodings = (
-            self.backend.encode_batch([before + piece for piece in read], add_special_tokens=False) if read else []
-        )
-        for piece, encoding in zip(read, encodings, strict=True):
-            known[piece] = packed(encoding.ids)
+        texts = [before + piece for piece in read]
+        encodings = self.backend.encode_batch(texts, add_special_tokens=False) if read else []
+        known.update((piece, packed(encoding.ids)) for piece, encoding in zip(read, encodings, strict=True))
 
 
 def packed(ids: Sequence[int]) -> bytes:

@@ -11,6 +11,7 @@ word at random, and the rest stays as it is (BERT: 15 %, of which 80 / 10 / 10);
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.cache import cached, read_report, write_report
-from robust_tickets.classifier.tokenizer import digest_of, readable
+from robust_tickets.classifier.tokenizer import digest_of
 from robust_tickets.config import digest
 from robust_tickets.data.arrow_tables import text_problem
 from robust_tickets.data.batching import Batch
@@ -68,7 +69,9 @@ def find_corpus(name: str, *, column: str = "", task: Task | None = None) -> Cor
     if path.exists():
         files = _files(path) if path.is_dir() else [path]
         for file in files:
-            readable(file)
+            if not os.access(file, os.R_OK):
+                message = f"no permission to read {file}"
+                raise TicketsError(message, hint="ask its owner", code="file.unreadable")
         rows = [open_rows(file, KNOWN) for file in files]
         content = [[file.suffix.lower(), one.key()] for file, one in zip(files, rows, strict=True)]
         return _corpus(path.resolve().name, [*content, column], rows, column)
