@@ -239,10 +239,10 @@ def test_weights_that_are_not_the_tickets_are_neither_saved_nor_loaded(tmp_path:
     with refused("masks.not_zero"):
         masked.save_pretrained(tmp_path / "grown")
     clf.model.save_pretrained(tmp_path)
-    with pytest.raises(TicketsError, match="not those of the ticket beside them"):
+    with refused("model.masks"):
         rt.Classifier.from_pretrained(tmp_path)
     rt.Ticket.from_kept(clf, heads=[[0]] * 3, neurons=[[0]] * 3).save(tmp_path / "ticket")
-    with pytest.raises(TicketsError, match="holds a structured ticket"):
+    with refused("model.masks"):
         rt.Classifier.from_pretrained(tmp_path)
 
 

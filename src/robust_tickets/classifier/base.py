@@ -83,9 +83,8 @@ class Classifier(ABC):
         """
         from robust_tickets.classifier.callable import CallableClassifier, CallOptions
 
-        options = CallOptions(
-            batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff
-        )
+        waits = {"retries": retries, "rate_limit": rate_limit, "timeout": timeout, "backoff": backoff}
+        options = CallOptions(batch_size=batch_size, **waits)  # type: ignore[arg-type]
         return CallableClassifier(function, labels=labels, columns=columns, options=options, name=name)
 
     @classmethod
@@ -118,11 +117,7 @@ class Classifier(ABC):
         return 0.0
 
     def fresh(self) -> Self:
-        """The same classifier without kept answers."""
-        return self
-
-    def unhalved(self) -> Self:
-        """The same, but that a call which fails is not made in halves: what is asked then depends on the texts alone."""
+        """The same without kept answers and calls in halves, so that what is asked depends on the texts alone."""
         return self
 
     def probe(self, texts: Iterable[tuple[str, ...]]) -> tuple[list[list[float] | None], Exception | None]:
@@ -161,10 +156,9 @@ class Classifier(ABC):
     def batches(self, sizes: Sequence[int], budget: int) -> Iterator[list[int]]:
         """Positions in batches of like size: of at most ``batch_size`` texts where that is given, else within ``budget``."""
         if self.batch_size is None:
-            yield from batches_by_size(sizes, budget)
-            return
-        order = sorted(range(len(sizes)), key=lambda i: -sizes[i])
-        yield from (order[start : start + self.batch_size] for start in range(0, len(order), self.batch_size))
+            return batches_by_size(sizes, budget)
+        order, most = sorted(range(len(sizes)), key=lambda i: -sizes[i]), self.batch_size
+        return (order[start : start + most] for start in range(0, len(order), most))
 
     def logits(self, texts: Sequence[Text], token_budget: int | None = None) -> np.ndarray:
         """Logits (texts, labels) in float32. ``token_budget``: padded tokens in one forward pass."""
@@ -182,11 +176,8 @@ class Classifier(ABC):
         texts = rows_of(texts)
         for number, row in enumerate(texts):
             if self.columns_known and len(row) != len(self.columns):  # it would be answered as something else
-                raise TicketsError(
-                    f"text {number} has {len(row)} column(s), {self.identity} reads {', '.join(self.columns)}",
-                    hint="give strings for one column, tuples for a pair",
-                    code="text.columns",
-                )
+                message = f"text {number} has {len(row)} column(s), {self.identity} reads {', '.join(self.columns)}"
+                raise TicketsError(message, hint="give strings, or tuples for pairs", code="text.columns")
         p = probabilities(self.logits(texts, token_budget))
         return [self.labels[i] for i in p.argmax(axis=1)], p
 
@@ -194,38 +185,33 @@ class Classifier(ABC):
         """Name unnamed classes (LABEL_0, LABEL_1, …), in the order of the outputs."""
         names = checked_labels(labels)
         if names != self.labels and (not unnamed(self.labels) or len(names) != len(self.labels)):
-            raise TicketsError(
-                f"{self.identity} calls its classes {', '.join(self.labels)}; got the names {', '.join(names)}",
-                hint="names are for LABEL_0, LABEL_1, …, one each; --label-map translates those of the data",
-                code="classifier.labels",
-            )
+            message = f"{self.identity} calls its classes {', '.join(self.labels)}; got the names {', '.join(names)}"
+            raise TicketsError(message, hint="--label-map translates those of the data", code="classifier.labels")
         self.labels = names
         return self
 
     def check_columns(self, columns: Sequence[str], name: str, *, assumed: bool = False) -> None:
         """Refuse texts of another number of columns than it is known, or only ``assumed``, to read."""
         if (self.columns_known or assumed) and len(columns) != len(self.columns):
+            texts, own = (f"{len(names)} text column(s) ({', '.join(names)})" for names in (columns, self.columns))
+            hint = HINT if assumed else "name the text: --text sentence, or --text premise,hypothesis for a pair"
             raise TicketsError(
-                f"{name} has {len(columns)} text column(s) ({', '.join(columns)}), the classifier {self.identity!r} reads "
-                f"{len(self.columns)} ({', '.join(self.columns)})",
-                hint=HINT if assumed else "name the text: --text sentence, or --text premise,hypothesis for a pair",
-                code="classifier.columns",
+                f"{name} has {texts}, {self.identity!r} reads {own}", hint=hint, code="classifier.columns"
             )
 
     def check_task(self, task: TaskLike | None) -> None:
         """Refuse a task with other labels (names and order), or with another number of text columns."""
-        if task is None or not hasattr(task, "labels"):
-            hint = "task = rt.load_task(name or file), then give task"
-            raise TicketsError(f"expected a loaded task, got {task!r:.80}", hint=hint, code="task.type")
+        task = as_task(task)
         if self.labels != tuple(task.labels):
-            message = f"the classifier's labels are {_few(self.labels)}, those of {task.name} are {_few(task.labels)}"
+            message = (
+                f"the classifier's labels are {self.labels!r:.80}, those of {task.name} {tuple(task.labels)!r:.80}"
+            )
             raise TicketsError(message, hint=HINT, code="classifier.labels")
         self.check_columns(task.columns, task.name, assumed=True)
 
     def needs_model(self, what: str) -> ModelClassifier:
         """The classifier, which is to be ``what``; refused where it is no model."""
-        hint = "load a model with load_classifier"
-        raise TicketsError(f"{self.kind} cannot be {what}", hint=hint, code="classifier.no_model")
+        raise TicketsError(f"{self.kind} cannot be {what}", hint="load a model", code="classifier.no_model")
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Save a model; any other classifier is refused."""
@@ -322,12 +308,9 @@ def as_classifier(value: Any, what: str) -> Classifier:
     """``value``, which is to be ``what``; refused unless it is a classifier."""
     if isinstance(value, Classifier):
         return value
-    raise TicketsError(
-        f"expected a classifier to be {what}, got a {type(value).__name__}",
-        hint="rt.load_classifier(name, task) gives one of a name or folder, rt.Classifier.wrap(function, labels=[…]) one of a "
-        "function; the classifier comes before the task",
-        code="classifier.type",
-    )
+    message = f"expected a classifier to be {what}, got a {type(value).__name__}"
+    hint = "rt.load_classifier(name, task) gives one, or rt.Classifier.wrap(function, labels=[…]); it comes before the task"
+    raise TicketsError(message, hint=hint, code="classifier.type")
 
 
 def as_model(value: Any, what: str) -> ModelClassifier:
@@ -335,12 +318,17 @@ def as_model(value: Any, what: str) -> ModelClassifier:
     return as_classifier(value, what).needs_model(what)
 
 
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(map(str, names[:5])) + f", … ({len(names)})" * (len(names) > 5)
+def as_task(value: Any) -> TaskLike:
+    """``value``; refused unless it is a loaded task."""
+    if value is None or not hasattr(value, "labels"):
+        hint = "task = rt.load_task(name or file), then give task"
+        raise TicketsError(f"expected a loaded task, got {value!r:.80}", hint=hint, code="task.type")
+    task: TaskLike = value
+    return task
 
 
 def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    """Refuse anything but two or more different names."""
+    """The labels as a tuple; refused are all but two or more different names."""
     names = () if isinstance(labels, str) or not isinstance(labels, Iterable) else tuple(map(str, labels))
     if len(names) < 2 or len(set(names)) != len(names):
         message = f"a classifier needs a list of two or more different labels, got {labels!r:.80}"

@@ -8,7 +8,9 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
@@ -26,7 +28,7 @@ PROBES = 8  # texts that a function is asked about, to distinguish it from other
 UNSTEADY = 0.01  # by which answers to one text may differ: services round, and batch
 HOPELESS = 10  # failed calls of one text in a row, with all their retries
 MOST = 1e6  # seconds to wait, or calls a second; a thread cannot wait for ever
-KEPT = 4_000_000  # characters of texts whose answers are kept
+KEPT = 5_000  # texts whose answers are kept
 NUMBERED = re.compile(r"label_(\d+)")  # names that transformers gives to unnamed classes
 HINT = "return probabilities, one row a text and one column a label, rows summing to 1 (apply softmax to logits)"
 NAMES = "give a score for every class, by the names of --labels (in Python labels=[…])"
@@ -62,14 +64,14 @@ class CallableClassifier(Classifier):
         name: str | None = None,
     ) -> None:
         if not callable(function):
-            message = f"wrap expects a callable, got {function!r:.60} ({type(function).__name__})"
+            message = f"{name or 'the function'} is {function!r:.60} ({type(function).__name__}), expected a callable"
             raise TicketsError(message, hint="give a function from texts to probabilities", code="callable.type")
         own = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
         name = f"callable:{own if name is None else name}"
         super().__init__(labels=labels, max_length=MAX_LENGTH, identity=name, columns=columns)
         self.function = Caller(_adapted(function, name), name, options)
         self.batch_size = options.batch_size
-        self._keeping = self._halving = True
+        self._fresh = False
 
     def encode(self, texts: Sequence[Text], max_length: int | None = None) -> list[Encoded]:
         """The texts themselves, sized by words."""
@@ -82,26 +84,19 @@ class CallableClassifier(Classifier):
 
         texts = [row.columns if len(row.columns) > 1 else row.columns[0] for row in rows]
         with tokenising():  # a pipeline does
-            answers = self.function(texts, keeping=self._keeping, halving=self._halving)
+            answers = self.function(texts, fresh=self._fresh)
         try:
             p = np.array([_row(answer, self.labels) for answer in answers], dtype=np.float64)
         except (TypeError, ValueError, KeyError) as problem:
             raise _refused(self.identity, f"did not return numbers: {problem}", NAMES) from None
-        if p.shape != (len(rows), len(self.labels)):
-            raise _refused(self.identity, f"returned shape {p.shape}, expected {(len(rows), len(self.labels))}")
-        wrong = ~((p >= -1e-6).all(axis=1) & (abs(p.sum(axis=1) - 1) <= 1e-3))  # NaN is wrong
-        if wrong.any():
-            raise _refused(self.identity, f"returned {p[wrong.argmax()].tolist()} for a text: no probabilities")
+        right = p.shape == (len(rows), len(self.labels))
+        if not right or not ((p >= -1e-6).all(axis=1) & (abs(p.sum(axis=1) - 1) <= 1e-3)).all():  # NaN is wrong
+            raise _refused(self.identity, f"returned {p.tolist()!r:.120}: no probabilities of {', '.join(self.labels)}")
         return torch.from_numpy(log_probabilities(p).astype(np.float32))
-
-    def unhalved(self) -> Self:
-        twin = copy.copy(self)
-        twin._halving = False
-        return twin
 
     def fresh(self) -> Self:
         twin = copy.copy(self)
-        twin._keeping = False
+        twin._fresh = True
         return twin
 
     def probe(self, texts: Iterable[tuple[str, ...]]) -> tuple[list[list[float] | None], Exception | None]:
@@ -129,30 +124,28 @@ class Caller:
         self.free_at = 0.0  # when the next call may start
         self.failed = 0  # calls in a row that failed for good
         self.kept: dict[Any, Any] = {}
-        self.held = 0  # characters in kept
 
-    def __call__(self, texts: Sequence[Any], *, keeping: bool = True, halving: bool = True) -> list[Any]:
-        """One row a text; equal texts are asked about once. ``halving``: a call that fails is made in halves, down to the text at fault."""
-        keeping = keeping and self.options != PLAIN
+    def __call__(self, texts: Sequence[Any], *, fresh: bool = False) -> list[Any]:
+        """One row a text; equal texts are asked about once. A call that fails is made in halves, down to the text at fault.
+
+        ``fresh``: neither in halves nor with answers that are kept.
+        """
+        keeping = not fresh and self.options != PLAIN
         rows = {text: self.kept[text] for text in texts if text in self.kept} if keeping else {}
 
         def ask(part: list[Any]) -> list[Any]:
             answers = self._answers(part)
             if keeping:
-                for text, row in zip(part, answers, strict=True):
-                    self.kept[text] = row
-                    self.held += _characters(text)
-                while self.held > KEPT:
-                    oldest = next(iter(self.kept))
+                self.kept.update(zip(part, answers, strict=True))
+                for oldest in list(islice(self.kept, max(0, len(self.kept) - KEPT))):
                     del self.kept[oldest]
-                    self.held -= _characters(oldest)
             return answers
 
         def at_fault(text: Any, problem: Exception) -> NoReturn:
             raise problem
 
         def final(problem: Exception) -> Exception | None:
-            return problem if isinstance(problem, TicketsError) or not halving else None
+            return problem if fresh or isinstance(problem, TicketsError) else None
 
         wanted = [text for text in dict.fromkeys(texts) if text not in rows]
         if wanted:
@@ -197,27 +190,20 @@ class Caller:
     def _within_time(self, part: list[Any]) -> Any:
         if self.options.timeout is None:
             return self.function(part)
-        outcome: list[tuple[Any, Exception | None]] = []
+        future: Future[Any] = Future()
 
         def call() -> None:
             try:
-                outcome.append((self.function(part), None))
+                future.set_result(self.function(part))
             except Exception as problem:
-                outcome.append((None, problem))
+                future.set_exception(problem)
 
         thread = threading.Thread(target=call, daemon=True)  # one that never returns must not keep the process alive
         thread.start()
         thread.join(self.options.timeout)
-        if not outcome:
+        if not future.done():
             raise TimeoutError(f"no answer within {self.options.timeout:g} s")
-        answer, problem = outcome[0]
-        if problem is not None:
-            raise problem
-        return answer
-
-
-def _characters(text: Any) -> int:
-    return 64 + (len(text) if isinstance(text, str) else sum(map(len, text)))  # 64: what an empty text costs about
+        return future.result()
 
 
 def _refused(name: str, what: str, hint: str = HINT, exit_code: int = BAD_INPUT) -> TicketsError:

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,11 +17,11 @@ from robust_tickets.backbone.layout import code_of_layout, has_layout, layout_of
 from robust_tickets.classifier.base import MAX_LENGTH, TokenClassifier
 from robust_tickets.classifier.encode import KNOWN, Encoded, Inputs
 from robust_tickets.classifier.pretrained import silence
-from robust_tickets.classifier.tokenizer import digest_of, save_tokenizer, settings_of
+from robust_tickets.classifier.tokenizer import SCHEMA, digest_of, save_tokenizer, settings_of
 from robust_tickets.config import canonical
 from robust_tickets.environment import device_of
-from robust_tickets.errors import FAILED, DamagedError, TicketsError
-from robust_tickets.files import drop_links, mapping, read_json, write_json
+from robust_tickets.errors import FAILED, TicketsError
+from robust_tickets.files import drop_links, write_json
 from robust_tickets.ticket.ticket import Ticket
 
 if TYPE_CHECKING:
@@ -32,7 +32,6 @@ NOT_IN_DIGEST = {  # labels are hashed by themselves
     "transformers_version", "_name_or_path", "dtype", "architectures", "id2label", "label2id", "loaded_by",
 }  # fmt: skip
 ABOUT = "tickets.json"  # what transformers does not save
-SCHEMA = 1
 MASKS = "ticket"  # the folder of the masks of an unstructured ticket
 
 
@@ -54,11 +53,10 @@ class ModelClassifier(TokenClassifier):
         super().__init__(tokenizer=tokenizer, labels=labels, max_length=max_length, identity=identity, columns=columns)
         limit = positions_of(model)
         if self.max_length < 3 or (limit is not None and self.max_length > limit):
-            raise TicketsError(
-                f"max_length must be between 3 and {limit or 'any'}, the positions of this model; got {max_length}",
-                hint="give a length between these, or leave it out",
-                code="classifier.max_length",
+            message = (
+                f"max_length must be between 3 and {limit or 'any'}, the positions of this model; got {max_length}"
             )
+            raise TicketsError(message, hint="leave it out for the model's own", code="classifier.max_length")
         if model.config.num_labels != len(self.labels):
             message = f"the model has {model.config.num_labels} outputs, got {len(self.labels)} labels"
             raise TicketsError(message, hint="give one a class", code="classifier.labels")
@@ -153,8 +151,7 @@ class ModelClassifier(TokenClassifier):
             for weights in folder.glob("*.safetensors"):  # safetensors writes for the owner alone
                 weights.chmod((folder / "config.json").stat().st_mode)
         except (OSError, SafetensorError) as problem:  # what safetensors raises on a full disk is no OSError
-            hint = "check the disk and the folder's rights"
-            message = f"could not write {folder}: {problem}"
+            message, hint = f"could not write {folder}: {problem}", "check the disk and the folder's rights"
             raise TicketsError(message, hint=hint, exit_code=FAILED, code="file.unwritable") from None
         if ticket is not None:
             ticket.save(folder / MASKS)
@@ -175,9 +172,8 @@ class ModelClassifier(TokenClassifier):
         with tempfile.TemporaryDirectory() as folder:
             self.save_pretrained(folder)
             name = hub.create_repo(repo_id, private=private, exist_ok=True).repo_id
-            return hub.upload_folder(
-                repo_id=name, folder_path=folder, **{"commit_message": "Upload classifier", **upload}
-            )
+            upload = {"commit_message": "Upload classifier", **upload}
+            return hub.upload_folder(repo_id=name, folder_path=folder, **upload)
 
 
 @contextmanager
@@ -235,29 +231,6 @@ def rename_labels(config: PretrainedConfig, labels: Sequence[str]) -> None:
     config.label2id = {label: i for i, label in enumerate(labels)}
 
 
-class About(NamedTuple):
-    """What ``tickets.json`` says."""
-
-    max_length: int | None = None
-    columns: tuple[str, ...] | None = None  # None if unknown
-    masked: bool = False  # whether the masks of an unstructured ticket lie beside it
-
-
-def read_about(folder: Path) -> About:
-    """What ``folder`` says; nothing where it has no such file."""
-    path = folder / ABOUT
-    if not path.is_file():
-        return About()
-    about = mapping(read_json(path))
-    if about.get("schema") != SCHEMA:
-        message = f"{path} has schema {about.get('schema')!r}, this version reads {SCHEMA}"
-        raise TicketsError(message, hint="update the package, or save the model again", code="file.schema")
-    try:
-        return About(int(about["max_length"]), tuple(map(str, about["columns"])), about.get("masked") is True)
-    except (KeyError, TypeError, ValueError):
-        raise DamagedError(f"{path} is damaged", hint="save the model again", code="file.damaged") from None
-
-
 def ticket_of(model: PreTrainedModel) -> Ticket | None:
     """What ``model`` is masked to, as a ticket without scores; None where it is not. Refuses weights outside that are not zero."""
     from robust_tickets.backbone.weight_masks import check_zeros, masks_of
@@ -283,14 +256,13 @@ def put_back(model: PreTrainedModel, folder: Path) -> None:
     from robust_tickets.backbone.weight_masks import attach
 
     ticket, modules = Ticket.load(folder / MASKS), layout_of(model).matrices_of(model)
-    arrays = zip(ticket.names, ticket.masks.get("weights", ()), strict=False)
-    masks = {name: torch.from_numpy(mask.copy()) for name, mask in arrays}
-    for name in ticket.names:
-        weight, mask = modules[name].weight.detach().cpu() if name in modules else None, masks.get(name)
-        if weight is None or mask is None or weight.shape != mask.shape or weight.masked_fill(mask, 0.0).any():
-            raise TicketsError(
-                f"the weights in {folder} are not those of the ticket beside them ({name})",
-                hint=f'save the model again, or remove {MASKS}/ and "masked" in {ABOUT} to load it without masks',
-                code="model.masks",
-            )
+    masks = dict(zip(ticket.names, map(torch.tensor, ticket.masks.get("weights", ())), strict=False))
+    fits = bool(masks)
+    for name, mask in masks.items():
+        weight = modules[name].weight.detach().cpu() if name in modules else torch.ones(())
+        fits = fits and weight.shape == mask.shape and not weight.masked_fill(mask, 0.0).any()
+    if not fits:
+        message = f"the weights in {folder} are not those of the ticket beside them"
+        hint = f'save the model again, or remove {MASKS}/ and "masked" in {ABOUT} to load it without masks'
+        raise TicketsError(message, hint=hint, code="model.masks")
     attach(model, masks)

@@ -10,13 +10,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from robust_tickets.backbone.layout import has_layout, layout_of
-from robust_tickets.classifier.base import MAX_LENGTH, Classifier, TaskLike, checked_labels
-from robust_tickets.classifier.classifier import ModelClassifier, positions_of, put_back, read_about, rename_labels
+from robust_tickets.classifier.base import MAX_LENGTH, Classifier, TaskLike, as_task, checked_labels
+from robust_tickets.classifier.classifier import ABOUT, ModelClassifier, positions_of, put_back, rename_labels
 from robust_tickets.classifier.pretrained import first_line, has_weights, is_complete, load_model, read_config
-from robust_tickets.classifier.tokenizer import has_tokenizer, own_length, read_tokenizer
+from robust_tickets.classifier.tokenizer import has_tokenizer, own_length, read_about, read_tokenizer
 from robust_tickets.environment import device_of
 from robust_tickets.errors import FAILED, DamagedError, TicketsError
 from robust_tickets.files import read_json, within
@@ -53,66 +53,54 @@ def load_classifier(
     with it), and else to what the tokenizer says, at most 512. An ONNX file, or a folder with one and no other weights, can be asked and
     attacked, not trained: it takes no task, and ``labels`` are the names of its outputs.
     """
-    place = device_of(device)
+    place, path = device_of(device), model_path(name)
     if dtype not in DTYPES:
         raise TicketsError(f"unknown dtype {dtype!r}", hint=f"one of {', '.join(DTYPES)}", code="classifier.dtype")
-    if task is not None and not hasattr(task, "labels"):
-        hint = "task = rt.load_task(name or file), then give task"
-        raise TicketsError(f"expected a loaded task, got {task!r:.80}", hint=hint, code="task.type")
-    path = model_path(name)
+    task = task if task is None else as_task(task)
     if (graph := graph_of(path)) is not None:
         from robust_tickets.classifier.onnx import open_onnx
 
         if task is not None or dtype != "float32" or device not in (None, "cpu"):
-            raise TicketsError(
-                f"{graph} runs as it is, on the CPU: it cannot be trained for a task or take another dtype or device",
-                hint="leave them out to ask or attack it; to train, give the folder of weights that it was made from",
-                code="onnx.fixed",
-            )
+            hint = "leave these out, or give the folder of weights that it was made from"
+            raise TicketsError(f"{graph} takes no task, dtype or device", hint=hint, code="onnx.fixed")
         return open_onnx(graph, labels=labels, max_length=max_length)
-    found = find_checkpoint(name if path == Path(name) else path)
-    config, about = read_config(found.folder), read_about(found.folder)
+    identity = str(name if path == Path(name) else path)
+    folder = find_checkpoint(identity)
+    config, about = read_config(folder), read_about(folder / ABOUT)
     given = labels if labels is not None or task is None else task.labels
     wanted = None if given is None else checked_labels(given)
     if wanted is None or fitting(config, wanted) is not None:
-        check_head(config, found.identity)
+        check_head(config, identity)
     else:
         layout_of(config)  # a new head is for training; a family that cannot be is refused before its weights are read
-    tokenizer = read_tokenizer(found.folder, getattr(config, "vocab_size", None))
-    model, lacks = read_model(found.folder, config, dtype=dtype, seed=seed)
+    tokenizer = read_tokenizer(folder, getattr(config, "vocab_size", None))
+    model, lacks = read_model(folder, config, dtype=dtype, seed=seed)
     headless = _headless(config, model, lacks)
     if wanted is None:
         if headless:
-            hint = "give a model that was trained to classify texts; to train a new head, give a task or labels=[...]"
-            raise TicketsError(f"{found.identity} {headless}", hint=hint, code="classifier.no_head")
+            hint = "give a model that was trained to classify texts, or a task or labels=[...] for a new head"
+            raise TicketsError(f"{identity} {headless}", hint=hint, code="classifier.no_head")
         wanted = labels_of_config(config)
     model, kept = with_labels(model, wanted, has_head=not headless, seed=seed)
     if not kept and headless != NO_HEAD:
         own = headless or f"has a head for {', '.join(labels_of_config(config))}"
-        say(f"{found.identity} {own}; a new one is made for {', '.join(wanted)}")
-    if about.masked:
-        put_back(model, found.folder)
+        say(f"{identity} {own}; a new one is made for {', '.join(wanted)}")
+    if about.get("masked"):
+        put_back(model, folder)
     limit = positions_of(model)
-    ours = about.max_length or (MAX_LENGTH if given is not None else None)
+    ours = about.get("max_length") or (MAX_LENGTH if given is not None else None)
     default = min(ours, limit or ours) if ours else own_length(tokenizer, limit)
     return ModelClassifier(
         model=model.to(place),
         tokenizer=tokenizer,
         labels=wanted,
         max_length=max_length if max_length is not None else default,
-        identity=found.identity,
-        columns=task.columns if task is not None else about.columns,
+        identity=identity,
+        columns=task.columns if task is not None else about.get("columns"),
     )
 
 
 # --- names
-
-
-class Checkpoint(NamedTuple):
-    """A folder with a model, and what it is called in results."""
-
-    folder: Path
-    identity: str
 
 
 def model_path(model: str | Path) -> Path:
@@ -123,9 +111,8 @@ def model_path(model: str | Path) -> Path:
         return model_folder(there) if (there / "arms.json").is_file() else Path(model)
     if (begun / "arms.json").is_file():
         return model_folder(begun, arm)
-    what = "is not finished" if (begun / "config.json").is_file() else "is no run folder"
     hint = "`tickets ls runs` lists them; the command that began an unfinished one resumes it"
-    raise TicketsError(f"{model}: {run} {what}", hint=hint, code="model.run")
+    raise TicketsError(f"{model}: {run} is no finished run", hint=hint, code="model.run")
 
 
 def model_folder(run: Path, arm: str = "") -> Path:
@@ -150,45 +137,41 @@ def graph_of(path: Path) -> Path | None:
     return there / GRAPH if (there / GRAPH).is_file() and not has_weights(there) else None
 
 
-def find_checkpoint(name: str | Path) -> Checkpoint:
+def find_checkpoint(name: str | Path) -> Path:
     """The folder that ``name`` stands for; where there is none, the error lists where it was looked for."""
     text = str(name)
     folder = Path(text).expanduser()
     if folder.is_dir():
-        return Checkpoint(folder, text)
+        return folder
     if text in EMBEDDED:
         package, inside, command = EMBEDDED[text]
         if (embedded := packaged(package, inside)) is not None:
-            return Checkpoint(embedded, text)
-        message = f"the embedded model {text!r} is not installed (package {package})"
-        raise TicketsError(message, hint=command, code="model.package")
+            return embedded
+        raise TicketsError(f"the package {package} of {text!r} is missing", hint=command, code="model.package")
     if folder.exists() or text.startswith((".", "/", "~")) or text.count("/") > 1 or not text:
         hint = "give a folder with config.json and model.safetensors, or a Hub id: OWNER/NAME"
         raise TicketsError(f"{text!r} is not a model folder", hint=hint, code="model.name")
-    return Checkpoint(_from_hub(text), text)
+    return _from_hub(text)
 
 
 def _from_hub(name: str) -> Path:
     from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
-    why = cached = ""
+    why = ""
     for local in (True, False):  # the cache, then the network
         try:
             folder = Path(snapshot_download(name, local_files_only=local, allow_patterns=HUB_FILES))
         except (OSError, HfHubHTTPError, HFValidationError) as problem:  # not cached, offline, unknown, private, no id
             why = first_line(problem)
-            continue
-        if not local or (is_complete(folder) and has_tokenizer(folder)):
-            return folder
-        cached = "the cached copy lacks files; "
-    raise TicketsError(
-        f"no model {name!r}: not a folder here, not embedded ({', '.join(EMBEDDED)}), not in the cache "
-        f"({constants.HF_HUB_CACHE}), not to be had from the Hub ({cached}{why})",
-        hint=f"on a machine with network: `hf download {name} --local-dir FOLDER`, then give the folder",
-        exit_code=FAILED,
-        code="model.not_found",
+        else:
+            if not local or (is_complete(folder) and has_tokenizer(folder)):
+                return folder
+    message = (
+        f"no model {name!r}: no folder, not embedded, not whole in {constants.HF_HUB_CACHE}, not from the Hub ({why})"
     )
+    hint = f"on a machine with network: `hf download {name} --local-dir FOLDER`, then give the folder"
+    raise TicketsError(message, hint=hint, exit_code=FAILED, code="model.not_found")
 
 
 # --- weights
@@ -201,13 +184,9 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: str, seed: int)
     model, missing = load_model(folder, "sequence classifier", config, dtype=getattr(torch, dtype))
     prefix, pooler = f"{model.base_model_prefix}.", layout_of(model).pooler if has_layout(model) else ""
     inner = {name for name in missing if name.startswith(prefix)}
-    lost = {name for name in inner if not pooler or not name.removeprefix(prefix).startswith(f"{pooler}.")}
-    if lost:
-        raise TicketsError(
-            f"{folder} does not hold the whole encoder: {len(lost)} weights are missing, such as {min(lost)}",
-            hint="the files are damaged or do not fit config.json",
-            code="model.incomplete",
-        )
+    if lost := {name for name in inner if not pooler or not name.removeprefix(prefix).startswith(f"{pooler}.")}:
+        hint = "the files are damaged or do not fit config.json"
+        raise TicketsError(f"{folder} lacks weights of the encoder: {min(lost)}", hint=hint, code="model.incomplete")
     unmapped(model)
     shapes = {name: parameter for name, parameter in model.named_parameters() if name in missing}
     with torch.no_grad():
@@ -278,8 +257,8 @@ def labels_of_config(config: PretrainedConfig) -> tuple[str, ...]:
     """The label names a checkpoint brings, in the order of its outputs."""
     given: dict[Any, str] = config.id2label or {}
     if set(given) != set(range(len(given))):
-        message = f"{config.name_or_path}: id2label in config.json names the classes {', '.join(map(str, given))}"
-        raise TicketsError(message, hint="give every output its name there, counted from 0", code="model.config")
+        hint = "give every output its name there, counted from 0"
+        raise TicketsError(f"id2label in config.json is {given!r:.80}", hint=hint, code="model.config")
     return tuple(str(given[i]) for i in range(len(given)))
 
 
@@ -287,11 +266,9 @@ def check_head(config: PretrainedConfig, identity: str) -> None:
     """Refuse a head that does not choose one class of several: its answers are no probabilities of classes."""
     kind = getattr(config, "problem_type", None)
     if config.num_labels == 1 or kind in ("regression", "multi_label_classification"):
-        raise TicketsError(
-            f"{identity} does not choose one class of several: {config.num_labels} output(s), {kind or 'regression'}",
-            hint="wrap it in a function that gives probabilities of classes: tickets attack my_module:function",
-            code="classifier.head",
-        )
+        message = f"{identity} does not choose one class of several: {config.num_labels} output(s), {kind}"
+        hint = "wrap it in a function that gives probabilities of classes: tickets attack my_module:function"
+        raise TicketsError(message, hint=hint, code="classifier.head")
 
 
 def fitting(config: PretrainedConfig, wanted: Sequence[str]) -> list[int] | None:
@@ -315,8 +292,8 @@ def with_labels(model: Any, wanted: Sequence[str], *, has_head: bool, seed: int)
             outside = [module for name, module in model.named_modules() if not name.startswith(prefix)]
             last = [module for module in outside if getattr(module, "out_features", None) == len(order)]
             if not last:
-                message = f"no output layer with {len(order)} outputs in {type(model).__name__}"
-                raise TicketsError(message, hint="give labels in the checkpoint's order", code="classifier.head")
+                hint = "give labels in the checkpoint's order"
+                raise TicketsError(f"{type(model).__name__} has no output layer", hint=hint, code="classifier.head")
             with torch.no_grad():
                 for parameter in last[-1].parameters():
                     parameter.copy_(parameter[order].clone())

@@ -39,20 +39,20 @@ def masked_model(clf: ModelClassifier, name: str | Path | None = None) -> Any:
         message = f"{clf.identity} is masked to a ticket already"
         raise TicketsError(message, hint="search a whole model", code="model.masked")
     try:
-        found = find_checkpoint(name or clf.identity)
+        folder = find_checkpoint(name or clf.identity)
     except TicketsError as problem:
         problem.hint = f"it holds the head for masked words; {HOW}"
         raise
-    config = read_config(found.folder)
+    source, config = name or clf.identity, read_config(folder)
     if layout_of(config).family != layout_of(own).family or str(own.config.model_type).startswith("ticket-"):
-        message = f"{found.identity} is a {config.model_type}, the classifier {clf.identity} a {own.config.model_type}"
+        message = f"{source} is a {config.model_type}, the classifier {clf.identity} a {own.config.model_type}"
         raise TicketsError(message, hint=SAME, code="mlm.backbone")
-    if name and has_tokenizer(found.folder) and digest_of(read_tokenizer(found.folder)) != digest_of(clf.tokenizer):
-        message = f"{found.identity} reads words otherwise than {clf.identity}: their tokenizers differ"
+    if name and has_tokenizer(folder) and digest_of(read_tokenizer(folder)) != digest_of(clf.tokenizer):
+        message = f"{source} reads words otherwise than {clf.identity}: their tokenizers differ"
         raise TicketsError(message, hint=SAME, code="mlm.tokenizer")
-    model, missing = load_model(found.folder, "masked language model", config, dtype=torch.float32)
+    model, missing = load_model(folder, "masked language model", config, dtype=torch.float32)
     if lacks := sorted(name for name in missing if not name.startswith(f"{model.base_model_prefix}.")):
-        message = f"{found.identity} has no pretrained head for masked words (it lacks {lacks[0]})"
+        message = f"{source} has no pretrained head for masked words (it lacks {lacks[0]})"
         raise TicketsError(message, hint=HOW, code="mlm.no_head")
     unmapped(model)
     mine, theirs = dict(encoder_of(own).named_parameters()), dict(encoder_of(model).named_parameters())
@@ -60,22 +60,18 @@ def masked_model(clf: ModelClassifier, name: str | Path | None = None) -> Any:
     with torch.no_grad():
         for part, parameter in theirs.items():
             if part not in mine or mine[part].shape != parameter.shape:
-                message = (
-                    f"the encoder of {clf.identity} is not that of {found.identity}: {part} is missing or misshapen"
-                )
+                message = f"the encoder of {clf.identity} is not that of {source}: {part} is missing or misshapen"
                 raise TicketsError(message, hint=SAME, code="mlm.backbone")
             changed += not torch.equal(mine[part].to("cpu", torch.float32), parameter)
             parameter.copy_(mine[part])  # words are shared with the output layer, which follows
     if changed:
-        say(
-            f"masked words: {changed} of {len(theirs)} weights of {clf.identity}'s encoder differ from {found.identity}'s"
-        )
+        say(f"masked words: {changed} of {len(theirs)} weights of {clf.identity}'s encoder differ from {source}'s")
     return model.eval().to(clf.device)
 
 
 def digest_of_head(name: str | Path) -> str:
     """sha256 of the checkpoint that brings the head, without reading it in."""
-    return digest([sha256_file(file) for file in weight_files(find_checkpoint(name).folder)])
+    return digest([sha256_file(file) for file in weight_files(find_checkpoint(name))])
 
 
 def digest_of_model(model: Any) -> str:

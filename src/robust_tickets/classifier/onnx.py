@@ -23,16 +23,15 @@ import numpy as np
 from robust_tickets.classifier.base import TokenClassifier, log_probabilities, unnamed
 from robust_tickets.classifier.encode import KNOWN, LONG, SHORT, Encoded, Inputs
 from robust_tickets.classifier.pretrained import first_line
-from robust_tickets.classifier.tokenizer import digest_of, has_tokenizer, own_length, read_tokenizer
+from robust_tickets.classifier.tokenizer import digest_of, has_tokenizer, own_length, read_about, read_tokenizer
 from robust_tickets.config import digest
-from robust_tickets.errors import DamagedError, TicketsError
+from robust_tickets.errors import TicketsError
 from robust_tickets.files import mapping, read_json, sha256_file
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
     import torch
 
-SCHEMA = 1  # of labels.json
 TYPES = {"tensor(int64)": np.int64, "tensor(int32)": np.int32, "tensor(float)": np.float32, "tensor(bool)": np.bool_}
 OUTPUTS = ("logits", "probabilities")
 
@@ -47,11 +46,9 @@ class OnnxClassifier(TokenClassifier):
         super().__init__(identity=f"onnx:{path}", **shared)
         nodes = {node.name: node for node in session.get_inputs()}
         if "input_ids" not in nodes or not set(nodes) <= set(KNOWN) or any(n.type not in TYPES for n in nodes.values()):
-            raise TicketsError(
-                f"{path} takes {', '.join(nodes)}; expected token ids as input_ids and perhaps {' and '.join(KNOWN[1:])}",
-                hint="export the graph with these names, or give a function: tickets attack my_module:function",
-                code="onnx.inputs",
-            )
+            message = f"{path} takes {', '.join(nodes)}; expected input_ids and perhaps {' and '.join(KNOWN[1:])}"
+            hint = "export the graph with these names, or give a function: tickets attack my_module:function"
+            raise TicketsError(message, hint=hint, code="onnx.inputs")
         self.types = {name: TYPES[node.type] for name, node in nodes.items()}
         # texts of a batch and tokens of a text, where the graph fixes them
         shape = nodes["input_ids"].shape[:2]
@@ -64,10 +61,13 @@ class OnnxClassifier(TokenClassifier):
         names = tuple(name for name in KNOWN if name in nodes)
         self.inputs = Inputs(names=names, side="equal" if blind else "right", pad=pad or 0)
         self.gives_probabilities = False
-        self._try()
+        found = self._try()
         self._choose_side(("equal",) if blind else ("right", "equal"))
         if self.inputs.side == "alone":
             say(f"{path.name}: its answers depend on the batch (quantised weights?): texts are asked one at a time")
+        self.gives_probabilities = bool((found >= 0).all() and (np.abs(found.sum(axis=1) - 1) < 1e-3).all())
+        if self.gives_probabilities:
+            say(f"{path.name}: its output {self.output!r} sums to 1 and is taken as probabilities")
         self._files = self._hash_files()
 
     def _run(self, rows: Sequence[Encoded]) -> torch.Tensor:
@@ -85,11 +85,9 @@ class OnnxClassifier(TokenClassifier):
         }
         found = np.asarray(self.session.run([self.output], given)[0], dtype=np.float64)
         if found.shape != (len(full), len(self.labels)):
-            raise TicketsError(
-                f"{self.path} gives {self.output!r} in the shape {found.shape} for {len(full)} texts and {len(self.labels)} labels",
-                hint="give the ONNX file of a sequence classifier; --labels names every output once, in their order",
-                code="classifier.labels",
-            )
+            message = f"{self.path} gives the shape {found.shape} for {len(full)} texts and {len(self.labels)} labels"
+            hint = "give the ONNX file of a sequence classifier; --labels names every output once, in their order"
+            raise TicketsError(message, hint=hint, code="classifier.labels")
         return found[: len(rows)]
 
     def _hash_outputs(self, total: hashlib._Hash) -> None:
@@ -103,26 +101,20 @@ class OnnxClassifier(TokenClassifier):
         hashes = {name: sha256_file(file) for name, file in sorted(files.items()) if file.is_file()}
         return digest({"files": hashes, "words": digest_of(self.tokenizer)})
 
-    def _try(self) -> None:
-        """Ask a few texts: refuse a graph that does not answer, or not with one number a label; see whether these are probabilities."""
+    def _try(self) -> np.ndarray:
+        """The answers to a few texts; refused is a graph that does not answer, or not with one number a label."""
         if self.max_length < 3:
             message = f"max_length must be at least 3, got {self.max_length}"
             raise TicketsError(message, hint="leave it out for the tokenizer's own", code="classifier.max_length")
         rows = self.encode([SHORT, LONG, f"{LONG} " * (self.max_length // 8 + 1)])
         try:
-            found = np.concatenate([self._ask([row]) for row in rows])
+            return np.concatenate([self._ask([row]) for row in rows])
         except TicketsError:
             raise
         except Exception as problem:
-            sizes = ", ".join(str(row.size) for row in rows)
-            raise TicketsError(
-                f"{self.path} does not answer texts of {sizes} tokens: {first_line(problem)}",
-                hint="give --max-length if it reads shorter texts, and see that --tokenizer is its own",
-                code="onnx.failed",
-            ) from None
-        self.gives_probabilities = bool((found >= 0).all() and (np.abs(found.sum(axis=1) - 1) < 1e-3).all())
-        if self.gives_probabilities:
-            say(f"{self.path.name}: its output {self.output!r} sums to 1 and is taken as probabilities")
+            message = f"{self.path} does not answer texts of {self.max_length} tokens: {first_line(problem)}"
+            hint = "give --max-length if it reads shorter texts, and see that --tokenizer is its own"
+            raise TicketsError(message, hint=hint, code="onnx.failed") from None
 
 
 def open_onnx(
@@ -139,7 +131,7 @@ def open_onnx(
     if not path.is_file():
         hint = "tickets export MODEL --format onnx writes one"
         raise TicketsError(f"there is no ONNX file {path}", hint=hint, code="onnx.missing")
-    about, words = _about(path.parent), Path(path.parent if tokenizer is None else tokenizer)
+    about, words = read_about(path.parent / "labels.json"), Path(tokenizer or path.parent)
     if tokenizer is None and not has_tokenizer(words):
         hint = "--tokenizer FOLDER: the one the model was trained with"
         raise TicketsError(f"{path}: no tokenizer lies beside it", hint=hint, code="onnx.tokenizer")
@@ -149,11 +141,9 @@ def open_onnx(
         hint = "--labels bad,good in the order of the outputs"
         raise TicketsError(f"{path}: the names of its classes are not known", hint=hint, code="onnx.labels")
     if not unnamed(own) and own != names:
-        raise TicketsError(
-            f"{path} calls its classes {', '.join(own)}, as the files beside it say; got the names {', '.join(names)}",
-            hint="leave --labels out; --label-map translates those of the data",
-            code="classifier.labels",
-        )
+        message = f"{path} calls its classes {', '.join(own)}; got the names {', '.join(names)}"
+        hint = "leave --labels out; --label-map translates those of the data"
+        raise TicketsError(message, hint=hint, code="classifier.labels")
     reader = read_tokenizer(words)
     positions = (_config(path.parent) or _config(words)).get("max_position_embeddings")
     length = about.get("max_length") or own_length(reader, positions if isinstance(positions, int) else None)
@@ -187,22 +177,6 @@ def needed(*packages: str) -> None:
     if missing := [name for name in packages if find_spec(name) is None]:
         message = f"ONNX needs the package(s) {', '.join(missing)}"
         raise TicketsError(message, hint='pip install "robust-tickets[onnx]"', code="onnx.package")
-
-
-def _about(folder: Path) -> dict[str, Any]:
-    """What an export wrote; nothing beside another's file."""
-    path = folder / "labels.json"
-    if not path.is_file():
-        return {}
-    try:
-        about = read_json(path)
-        if about["schema"] != SCHEMA:
-            message = f"{path} has schema {about['schema']!r}, this version reads {SCHEMA}"
-            raise TicketsError(message, hint="update the package", code="file.schema")
-        names = {key: tuple(about[key]) for key in ("labels", "columns")}
-        return {**names, "max_length": int(about["max_length"]), "output": str(about["output"])}
-    except (KeyError, TypeError, ValueError):
-        raise DamagedError(f"{path} is damaged", hint="export the model again", code="file.damaged") from None
 
 
 def _config(folder: Path) -> Mapping[str, Any]:

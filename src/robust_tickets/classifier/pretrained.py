@@ -7,7 +7,6 @@ A test keeps every other call of ``from_pretrained`` out of the package.
 
 from __future__ import annotations
 
-import logging
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +26,7 @@ CONVERT = (
     "only safetensors are read; if you trust where pickled weights come from, convert them once: "
     "AutoModelForSequenceClassification.from_pretrained(FOLDER).save_pretrained(FOLDER)"
 )
-AGAIN = "the weights are another model's, or config.json was changed: copy both again"
+AGAIN = "the files are damaged, the weights are another model's, or config.json was changed: copy both again"
 MOST_NAMES = 50_000  # of weights; transformers takes a minute for some more
 MOST = {
     "num_labels": 100_000,
@@ -92,7 +91,7 @@ def load_model(folder: Path, kind: str, config: PretrainedConfig, *, dtype: Any)
 
     known = getattr(transformers, MODELS[kind])
     if type(config) not in known:
-        message = f"{folder} holds a {config.model_type}, of which transformers has no {kind}"
+        message = f"{folder}: transformers has no {kind} of the family {config.model_type}"
         raise TicketsError(message, hint=f"give a {kind}", code="model.family")
     classes = known[type(config)] if isinstance(known[type(config)], list | tuple) else [known[type(config)]]
     saved = getattr(config, "architectures", None) or ()
@@ -116,8 +115,7 @@ def load_model(folder: Path, kind: str, config: PretrainedConfig, *, dtype: Any)
         raise
     except Exception as problem:
         message = f"the weights in {folder} could not be read: {first_line(problem)}"
-        hint = "the files are damaged or do not fit config.json"
-        raise TicketsError(message, hint=hint, code="model.damaged") from None
+        raise TicketsError(message, hint=AGAIN, code="model.damaged") from None
     for name, there, wanted in sorted(info["mismatched_keys"]):
         message = f"{folder}: the weight {name} is misshapen: {tuple(there)}, where config.json says {tuple(wanted)}"
         raise TicketsError(message, hint=AGAIN, code="model.shape")
@@ -177,9 +175,7 @@ def weight_files(folder: Path) -> list[Path]:
     if not has_weights(folder):
         pickled = sorted(path.name for pattern in PICKLED for path in folder.glob(pattern))
         there = f", only {pickled[0]}, a pickle, which can run code when it is opened" if pickled else ""
-        graphs = sorted(folder.glob("*.onnx"))
-        hint = f"the graph {graphs[0]} can be attacked and asked, not trained: give the file" if graphs else CONVERT
-        raise TicketsError(f"{folder} has no {WEIGHTS}{there}", hint=hint, code="model.weights")
+        raise TicketsError(f"{folder} has no {WEIGHTS}{there}", hint=CONVERT, code="model.weights")
     found = _named(folder)
     # links may not leave the folder, or the whole cache of the Hub, whose folders are links
     home = folder.resolve()
@@ -221,20 +217,15 @@ def first_line(problem: BaseException) -> str:
 @contextmanager
 def silence() -> Iterator[None]:
     """Hide transformers' progress bars and its report on new weights: what matters in it, we report ourselves."""
-    from transformers.utils import logging as bars
+    from transformers.utils import logging
 
-    def quiet(record: logging.LogRecord) -> bool:
-        text = record.getMessage()
-        return not any(part in text for part in ("LOAD REPORT", "newly initialized", "checkpoint seem corrupted"))
-
-    logger, shown = logging.getLogger("transformers.modeling_utils"), bars.is_progress_bar_enabled()
-    logger.addFilter(quiet)
-    try:
-        with warnings.catch_warnings(action="ignore"):  # both warn where an environment variable has the last word
-            bars.disable_progress_bar()
-        yield
-    finally:
-        logger.removeFilter(quiet)
-        if shown:
-            with warnings.catch_warnings(action="ignore"):
-                bars.enable_progress_bar()
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    with warnings.catch_warnings(action="ignore"):  # both warn where an environment variable has the last word
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()
+        try:
+            yield
+        finally:
+            logging.set_verbosity(level)
+            if shown:
+                logging.enable_progress_bar()

@@ -3,10 +3,9 @@
 transformers makes a tokenizer of a folder without any, with an empty vocabulary: every word becomes unknown and the model still answers.
 So the files must be there, and the vocabulary is checked.
 
-An attack asks about thousands of texts that differ in one word, and a tokenizer would read each from end to end (0.6 ms for a film
-review, more than a GPU needs to classify it). Two kinds of tokenizers never look across a space: BERT's, which drops it, and the byte-level
-ones (RoBERTa, GPT-2, ModernBERT), which give it to the word that follows. For these, pieces are tokenised once, kept, and joined; all
-other tokenizers, and texts of theirs with unusual white space, are read whole. Tests hold the two ways against each other.
+An attack asks about thousands of texts that differ in one word. Two kinds of tokenizers never look across a space: BERT's, which drops it,
+and the byte-level ones (RoBERTa, GPT-2, ModernBERT), which give it to the word that follows. For these, pieces are tokenised once, kept, and
+joined; all other tokenizers, and texts of theirs with unusual white space, are read whole.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import numpy as np
 
 from robust_tickets.classifier.pretrained import load_tokenizer
 from robust_tickets.config import canonical
-from robust_tickets.errors import TicketsError, tokenising
+from robust_tickets.errors import DamagedError, TicketsError, tokenising
 from robust_tickets.files import mapping, read_json
 
 BYTES = (
@@ -30,6 +29,7 @@ BYTES = (
     "PerceiverTokenizer",
 )  # read characters or bytes, without a vocabulary file
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.codes")  # any of these holds one
+SCHEMA = 1  # of what lies beside a model and transformers does not save
 LONGEST_TEXT = 512  # tokens of a text where nothing else is given
 
 
@@ -63,6 +63,19 @@ def own_length(tokenizer: Any, positions: int | None) -> int:
     """Tokens at which a model that was not made here is cut: what its tokenizer says, at most 512 and what it has positions for."""
     own = getattr(tokenizer, "model_max_length", LONGEST_TEXT)  # transformers writes 1e30 where it is unknown
     return int(min(own or LONGEST_TEXT, positions or LONGEST_TEXT, LONGEST_TEXT))
+
+
+def read_about(path: Path) -> dict[str, Any]:
+    """What ``tickets.json`` beside a model or ``labels.json`` beside a graph says; nothing where it is not there."""
+    about = mapping(read_json(path)) if path.is_file() else {}
+    if path.is_file() and about.get("schema") != SCHEMA:
+        message = f"{path} has schema {about.get('schema')!r}, this version reads {SCHEMA}"
+        raise TicketsError(message, hint="update the package, or save the model again", code="file.schema")
+    try:
+        read = {"max_length": int(about["max_length"]), "columns": tuple(map(str, about["columns"]))} if about else {}
+    except (KeyError, TypeError, ValueError):
+        raise DamagedError(f"{path} is damaged", hint="save the model again", code="file.damaged") from None
+    return {**about, **read}
 
 
 @tokenising()
@@ -156,14 +169,6 @@ class Splicer:
         self._learn(self._first, {pieces[0] for pieces in cut}, "")
         self._learn(self._rest, set().union(*(pieces[1:] for pieces in cut)), " " if self.spaced else "")
         return [self._joined(pieces) for pieces in cut]
-
-    def framed(self, texts: Sequence[str], longest: int) -> list[bytes | None]:
-        """The ids of single texts with their special tokens, cut to ``longest``; None as in ``ids``."""
-        frame = self.frames[0]
-        assert frame is not None  # a splicer has both
-        before, after = frame.tokens
-        room = 4 * longest - len(before) - len(after)
-        return [None if ids is None or room < 0 else before + ids[:room] + after for ids in self.ids(texts)]
 
     def _joined(self, pieces: list[str]) -> bytes | None:
         try:

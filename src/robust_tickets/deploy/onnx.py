@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from robust_tickets.classifier.onnx import SCHEMA, needed, open_onnx, session_of
+from robust_tickets.classifier.onnx import needed, open_onnx, session_of
+from robust_tickets.classifier.tokenizer import SCHEMA
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import write_json
 from robust_tickets.seeds import numpy_generator

@@ -127,7 +127,7 @@ class Asker:
 
     def __init__(self, clf: Classifier, kept: Answers, bar: Bar) -> None:
         # halved here alone: a prediction that is resumed asks in the same batches, whatever failed before
-        self.clf, self.kept, self.bar = clf.unhalved(), kept, bar
+        self.clf, self.kept, self.bar = clf.fresh(), kept, bar
         self.failed = 0  # texts since the last answer
         self.problem: Exception | None = None  # the last one
 
@@ -220,7 +220,7 @@ def predict(
     kept = Answers(out, key)
     try:
         if kept.count:
-            _check_answers(clf, kept, open_texts(data, text, like=clf.columns)[0], columns)
+            _check_answers(clf, kept, rows, columns)
         result = _write(clf, rows, columns, out, kept)
     except BaseException:
         kept.leave()

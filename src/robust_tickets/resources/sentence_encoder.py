@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from robust_tickets.classifier.base import batches_by_size
+from robust_tickets.classifier.encode import encoded
 from robust_tickets.classifier.pretrained import inside, load_model, load_tokenizer, load_weights, read_config
-from robust_tickets.classifier.tokenizer import Splicer, packed, tokenised
-from robust_tickets.errors import TicketsError, tokenising
+from robust_tickets.classifier.tokenizer import Splicer
+from robust_tickets.errors import TicketsError
 from robust_tickets.files import listed, mapping, read_json
 from robust_tickets.resources.universal_sentence_encoder import UniversalEncoder, saved_model_files, whole
 
@@ -133,20 +134,13 @@ class SentenceEncoder:
                 found.append(torch.nn.functional.normalize(rows.float(), dim=-1).cpu().numpy())
         return np.concatenate(found)[np.concatenate(batches).argsort()]
 
-    @tokenising()
     def ids(self, given: Sequence[str]) -> list[np.ndarray]:
         """Token ids of each text: put together from its pieces where the tokenizer allows it (see ``splice``), else read whole."""
         texts = [whole(text).lower() if self.lower else whole(text) for text in given]
         if self._splicer is None:
             self._splicer = (Splicer.of(self.tokenizer),)
-        (splicer,) = self._splicer
-        found: list[bytes | None] = [None] * len(texts) if splicer is None else splicer.framed(texts, self.max_length)
-        left = [place for place, ids in enumerate(found) if ids is None]
-        if left:
-            read, _ = tokenised(self.tokenizer, [[texts[place] for place in left]], self.max_length)
-            for place, ids in zip(left, read, strict=True):
-                found[place] = packed(ids)
-        return [np.frombuffer(ids or b"", dtype="<i4") for ids in found]
+        rows = encoded(self.tokenizer, self._splicer[0], [(text,) for text in texts], self.max_length, False)
+        return [np.frombuffer(row.data, dtype="<i4") for row in rows]
 
     def _padded(self, ids: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
         """Ids and attention mask of one batch, filled up on the tokenizer's side."""
