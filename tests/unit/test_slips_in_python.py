@@ -135,8 +135,7 @@ def test_a_model_of_pairs_answers_no_lone_text() -> None:
     for clf, wrong, right in ((one, pair, "a film"), (two, "a film", pair)):
         refused("text.columns", clf.predict, [right, wrong])
         assert len(clf.predict([right])[0]) == 1
-        with pytest.raises(rt.TicketsError, match=r"the split to attack has \d text column\(s\)"):
-            rt.PWWS()(clf, Split.of([wrong], [0]), n=1)
+        refused("classifier.columns", rt.PWWS(), clf, Split.of([wrong], [0]))
         assert rt.PWWS()(clf, Split.of([right], [0]), n=1).n == 1
     foreign = rt.Classifier.wrap(
         lambda texts: [[0.6, 0.4]] * len(texts), labels=["a", "b"]

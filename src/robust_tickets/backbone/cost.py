@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from robust_tickets.backbone.layout import Layout, encoder_of, layout_of
-from robust_tickets.errors import TicketsError
 
 STATUS, CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
@@ -24,11 +23,10 @@ def parameters(model: Any) -> int:
     return sum(p.numel() for p in _module(model).parameters())
 
 
-def encoder_parameters(model: Any, layout: Layout | None = None) -> int:
+def encoder_parameters(model: Any) -> int:
     """Parameters of the layers alone: without embeddings, pooler and classifier, as the papers' tables count."""
     module = _module(model)
-    layout = layout or layout_of(module)
-    return sum(p.numel() for layer in layout.layers_of(module) for p in layer.parameters())
+    return sum(p.numel() for layer in layout_of(module).layers_of(module) for p in layer.parameters())
 
 
 def outside_masks(model: Any, *, encoder: bool = False) -> int:
@@ -41,13 +39,10 @@ def outside_masks(model: Any, *, encoder: bool = False) -> int:
     return sum(mask.numel() - int(mask.sum()) for mask in masks)
 
 
-def flops(model: Any, tokens: int, layout: Layout | None = None) -> int:
+def flops(model: Any, tokens: int) -> int:
     """FLOPs of one forward pass over one text of ``tokens`` tokens."""
-    if tokens < 1:
-        hint = "give the length of a typical text"
-        raise TicketsError(f"a text has at least one token, got {tokens}", hint=hint, code="cost.tokens")
     module = _module(model)
-    layout = layout or layout_of(module)
+    layout = layout_of(module)
     hidden, head = module.config.hidden_size, layout.head_size(module)
     forward = 3 if layout.gate else 2  # up, down, and the gate where there is one
     total = 0

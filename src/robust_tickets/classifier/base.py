@@ -6,10 +6,9 @@ import copy
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar, cast
 
 import numpy as np
 
@@ -193,18 +192,18 @@ class Classifier(ABC):
     def check_columns(self, columns: Sequence[str], name: str, *, assumed: bool = False) -> None:
         """Refuse texts of another number of columns than it is known, or only ``assumed``, to read."""
         if (self.columns_known or assumed) and len(columns) != len(self.columns):
-            texts, own = (f"{len(names)} text column(s) ({', '.join(names)})" for names in (columns, self.columns))
-            hint = HINT if assumed else "name the text: --text sentence, or --text premise,hypothesis for a pair"
-            raise TicketsError(
-                f"{name} has {texts}, {self.identity!r} reads {own}", hint=hint, code="classifier.columns"
+            message = (
+                f"{name} has the text columns {', '.join(columns)}, {self.identity!r} reads {', '.join(self.columns)}"
             )
+            hint = HINT if assumed else "name the text: --text sentence, or --text premise,hypothesis for a pair"
+            raise TicketsError(message, hint=hint, code="classifier.columns")
 
     def check_task(self, task: TaskLike | None) -> None:
         """Refuse a task with other labels (names and order), or with another number of text columns."""
         task = as_task(task)
         if self.labels != tuple(task.labels):
             message = (
-                f"the classifier's labels are {self.labels!r:.80}, those of {task.name} {tuple(task.labels)!r:.80}"
+                f"the classifier's labels are {self.labels!r:.60}, those of {task.name} {tuple(task.labels)!r:.60}"
             )
             raise TicketsError(message, hint=HINT, code="classifier.labels")
         self.check_columns(task.columns, task.name, assumed=True)
@@ -235,10 +234,6 @@ class TokenClassifier(Classifier):
     def _run(self, rows: Sequence[Encoded]) -> torch.Tensor:
         """Compute the logits of rows that may share a batch."""
 
-    def _running(self) -> AbstractContextManager[Any]:
-        """What holds while a batch is computed."""
-        return nullcontext()
-
     @property
     def precision(self) -> str:
         """The type that it computes in."""
@@ -246,12 +241,7 @@ class TokenClassifier(Classifier):
 
     @property
     def noise(self) -> float:
-        return 0.0 if self.inputs.side == "alone" else self.noise_of_batches
-
-    @property
-    def noise_of_batches(self) -> float:
-        """How far other texts in a batch move a log-odds, where texts share one."""
-        return NOISE.get(self.precision, NOISE["bfloat16"])
+        return 0.0 if self.inputs.side == "alone" else NOISE.get(self.precision, NOISE["bfloat16"])
 
     @property
     def token_types(self) -> bool:
@@ -272,34 +262,27 @@ class TokenClassifier(Classifier):
 
         check_tokens(rows)
         logits = torch.zeros((len(rows), len(self.labels)))  # out of inference mode: callers may do arithmetic in place
-        with self._running():
-            for where in self.inputs.together(rows):
-                logits[where] = self._run([rows[i] for i in where])
+        for where in self.inputs.together(rows):
+            logits[where] = self._run([rows[i] for i in where])
         check_logits(logits, self.identity)
         return logits
 
     def _choose_side(self, sides: Sequence[Side]) -> None:
         """Pad as the first of ``sides`` that leaves every answer as it is alone; where none does, texts share no batch."""
-        given, alone = self.inputs, replace(self.inputs, side="alone")
         short, long = self.encode([SHORT, LONG])
-        rows = [short, *self.encode([LONG], short.size), long]
-        self.inputs = alone
-        try:
-            wanted = self.forward(rows).numpy()
-        except Exception:  # it cannot answer at all: the first real text says why
-            self.inputs = given
-            return
-        close = self.noise_of_batches * max(1.0, float(np.abs(wanted).max()) / ORDINARY)
+        cut, noise = self.encode([LONG], short.size)[0], self.noise
+        self.inputs = alone = replace(self.inputs, side="alone")
+        wanted = self.forward([short, cut, long]).numpy()
         for side in sides:
-            asked = 2 if side == "equal" else 3
-            if side == "equal" and rows[0] == rows[1]:
+            rows = [short, cut] if side == "equal" else [short, cut, long]
+            if side == "equal" and short == cut:
                 continue  # to a tokenizer that knows no word of them they are one text, which shows nothing
-            self.inputs = replace(given, side=side)
+            self.inputs = replace(alone, side=side)
             try:
-                found = self.forward(rows[:asked]).numpy()
+                moved = np.abs(self.forward(rows).numpy() - wanted[: len(rows)]).max()
             except Exception:  # a family that refuses batches or padding says so in its own way
                 continue
-            if np.abs(found - wanted[:asked]).max() <= close:
+            if moved <= noise * max(1.0, float(np.abs(wanted).max()) / ORDINARY):
                 return
         self.inputs = alone
 
@@ -320,11 +303,10 @@ def as_model(value: Any, what: str) -> ModelClassifier:
 
 def as_task(value: Any) -> TaskLike:
     """``value``; refused unless it is a loaded task."""
-    if value is None or not hasattr(value, "labels"):
+    if not hasattr(value, "labels"):
         hint = "task = rt.load_task(name or file), then give task"
         raise TicketsError(f"expected a loaded task, got {value!r:.80}", hint=hint, code="task.type")
-    task: TaskLike = value
-    return task
+    return cast(TaskLike, value)
 
 
 def checked_labels(labels: Sequence[str]) -> tuple[str, ...]:

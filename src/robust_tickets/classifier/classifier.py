@@ -71,16 +71,12 @@ class ModelClassifier(TokenClassifier):
     def precision(self) -> str:
         return str(self.model.dtype).removeprefix("torch.")
 
-    @contextmanager
-    def _running(self) -> Iterator[None]:
+    def _run(self, rows: Sequence[Encoded]) -> torch.Tensor:
         import torch
 
         with torch.inference_mode(), evaluating(self.model):
-            yield
-
-    def _run(self, rows: Sequence[Encoded]) -> torch.Tensor:
-        logits: torch.Tensor = self.model(**self.batch(rows)).logits
-        return logits.float().cpu()
+            logits: torch.Tensor = self.model(**self.batch(rows)).logits.float().cpu()
+        return logits
 
     def batch(self, rows: Sequence[Encoded]) -> dict[str, torch.Tensor]:
         """One padded batch, on the model's device."""

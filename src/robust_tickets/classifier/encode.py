@@ -27,11 +27,11 @@ def rows_of(texts: Sequence[str | Sequence[str]]) -> list[tuple[str, ...]]:
             or len(row) not in (1, 2)
             or not all(isinstance(part, str) for part in row)
         ):
-            raise TicketsError(
-                f"a text is a string or a tuple of one or two strings, got {row!r:.80} at place {place}, counted from 0",
-                hint="give texts, not rows or numbers; leave out those that are missing",
-                code="text.columns",
+            message = (
+                f"a text is a string or a tuple of one or two strings, got {row!r:.80} at place {place}, counted from 0"
             )
+            hint = "give texts, not rows or numbers; leave out those that are missing"
+            raise TicketsError(message, hint=hint, code="text.columns")
     return [tuple(map(clean, row)) for row in rows]
 
 

@@ -28,10 +28,8 @@ CONVERT = (
 )
 AGAIN = "the files are damaged, the weights are another model's, or config.json was changed: copy both again"
 MOST_NAMES = 50_000  # of weights; transformers takes a minute for some more
-MOST = {
-    "num_labels": 100_000,
-    "num_hidden_layers": 10_000,
-}  # of a config: so long lists are made before any weight is seen
+# of a config: so long lists are made before any weight is seen
+MOST = {"num_labels": 100_000, "num_hidden_layers": 10_000}
 MODELS = {
     "encoder": "MODEL_MAPPING",
     "masked language model": "MODEL_FOR_MASKED_LM_MAPPING",
@@ -46,10 +44,7 @@ def read_config(folder: Path) -> Any:
 
     import robust_tickets.auto  # noqa: F401  # pruned models are read like any other
 
-    path, own = (
-        folder / "config.json",
-        "load the model yourself and give it as a function: tickets attack my_module:function",
-    )
+    path = folder / "config.json"
     try:
         raw = mapping(read_json(path))
         family = raw.get("model_type")
@@ -69,7 +64,7 @@ def read_config(folder: Path) -> Any:
         )
     except Exception as problem:  # transformers raises many kinds for a bad config
         why = problem.message if isinstance(problem, TicketsError) else first_line(problem)
-        hint = f"give a folder that save_pretrained wrote, update transformers, or {own}"
+        hint = "give a folder that save_pretrained wrote, update transformers, or give a function: my_module:function"
         raise TicketsError(f"{path} does not describe a model: {why}", hint=hint, code="model.config") from None
 
 

@@ -23,11 +23,8 @@ from robust_tickets.config import canonical
 from robust_tickets.errors import DamagedError, TicketsError, tokenising
 from robust_tickets.files import mapping, read_json
 
-BYTES = (
-    "CanineTokenizer",
-    "ByT5Tokenizer",
-    "PerceiverTokenizer",
-)  # read characters or bytes, without a vocabulary file
+# these read characters or bytes, without a vocabulary file
+BYTES = ("CanineTokenizer", "ByT5Tokenizer", "PerceiverTokenizer")
 VOCABULARIES = ("tokenizer.json", "vocab.txt", "vocab.json", "*.model", "*.codes")  # any of these holds one
 SCHEMA = 1  # of what lies beside a model and transformers does not save
 LONGEST_TEXT = 512  # tokens of a text where nothing else is given

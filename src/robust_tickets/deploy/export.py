@@ -37,11 +37,8 @@ def export(
         raise TicketsError(f"unknown format {format!r}", hint=hint, code="export.format")
     clf = as_model(model, "exported")
     if format == "compact" and masks_of(clf.model) and not clf.model.config.model_type.startswith("ticket-"):
-        raise TicketsError(
-            "an unstructured ticket masks single weights, so there is no smaller model to export",
-            hint="export it as dense (stock transformers reads it, zeros included) or onnx",
-            code="export.unstructured",
-        )
+        message = "an unstructured ticket masks single weights, so there is no smaller model to export"
+        raise TicketsError(message, hint="export it as dense or onnx", code="export.unstructured")
     if broken := [name for name, tensor in clf.model.state_dict().items() if not tensor.isfinite().all()]:
         message = f"{clf.identity} has {len(broken)} weights that are not finite, such as {min(broken)}"
         raise TicketsError(
@@ -64,12 +61,11 @@ def export(
             _move(part, place)
         sweep(place, "old")
     except OSError as problem:
-        raise TicketsError(
+        message, hint = (
             f"could not write {place}: {problem.strerror or problem}",
-            hint="check the disk and the folder's rights",
-            exit_code=FAILED,
-            code="file.not_written",
-        ) from None
+            "check the disk and the folder's rights",
+        )
+        raise TicketsError(message, hint=hint, exit_code=FAILED, code="file.not_written") from None
     return place
 
 

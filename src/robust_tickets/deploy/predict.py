@@ -164,12 +164,11 @@ class Asker:
         assert self.problem is not None
         if isinstance(self.problem, TicketsError):
             return self.problem
-        error = TicketsError(
-            f"{self.clf.identity} failed on text after text, the last time with {' '.join(reason_of(self.problem).split())}",
-            hint="see that it answers one of the texts, then give the same command again",
-            exit_code=FAILED,
-            code="predict.failed",
+        message = (
+            f"{self.clf.identity} failed on text after text, at last with {' '.join(reason_of(self.problem).split())}"
         )
+        hint = "see that it answers one of the texts, then give the same command again"
+        error = TicketsError(message, hint=hint, exit_code=FAILED, code="predict.failed")
         error.__cause__ = self.problem
         return error
 
