@@ -43,7 +43,7 @@ class ModelClassifier(TokenClassifier):
     def __init__(
         self,
         *,
-        model: Any,
+        model: PreTrainedModel,
         tokenizer: Any,
         labels: Sequence[str],
         max_length: int = MAX_LENGTH,
@@ -101,7 +101,7 @@ class ModelClassifier(TokenClassifier):
         twin.model, twin.tokenizer, twin._splicer = copy.deepcopy(self.model), copy.deepcopy(self.tokenizer), None
         return twin
 
-    def with_model(self, model: Any) -> Self:
+    def with_model(self, model: PreTrainedModel) -> Self:
         """The same tokenizer, labels and length around another model."""
         twin = copy.copy(self)
         twin.model = model
@@ -173,7 +173,7 @@ class ModelClassifier(TokenClassifier):
 
 
 @contextmanager
-def evaluating(model: Any) -> Iterator[None]:
+def evaluating(model: PreTrainedModel) -> Iterator[None]:
     """``model`` in eval mode, and afterwards as it was."""
     training = model.training
     model.eval()
@@ -183,7 +183,7 @@ def evaluating(model: Any) -> Iterator[None]:
         model.train(training)
 
 
-def positions_of(model: Any) -> int | None:
+def positions_of(model: PreTrainedModel) -> int | None:
     """Tokens that ``model`` has positions for; None where it takes texts of any length."""
     most = getattr(model.config, "max_position_embeddings", None)
     if not isinstance(most, int) or most < 1:
@@ -196,7 +196,7 @@ def positions_of(model: Any) -> int | None:
     return most
 
 
-def _inputs_of(model: Any, tokenizer: Any) -> Inputs:
+def _inputs_of(model: PreTrainedModel, tokenizer: Any) -> Inputs:
     """The inputs that ``model`` takes, padded on the right."""
     pad = tokenizer.pad_token_id
     if has_layout(model):
@@ -213,7 +213,7 @@ def _inputs_of(model: Any, tokenizer: Any) -> Inputs:
     )
 
 
-def hash_weights(model: Any, total: hashlib._Hash) -> None:
+def hash_weights(model: PreTrainedModel, total: hashlib._Hash) -> None:
     """Add names, types, shapes and bytes of a model's weights."""
     import torch
 

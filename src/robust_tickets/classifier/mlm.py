@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from robust_tickets.backbone.layout import code_of_layout, encoder_of, layout_of
 from robust_tickets.classifier.classifier import hash_weights
@@ -22,13 +22,15 @@ from robust_tickets.files import sha256_file
 from robust_tickets.progress import say
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from robust_tickets.classifier.classifier import ModelClassifier
 
 HOW = "search a model that has one (bert-base-uncased, roberta-base), or name a checkpoint of this backbone that does: mlm=FOLDER"
 SAME = "search a whole model, with a head of its own backbone"
 
 
-def masked_model(clf: ModelClassifier, name: str | Path | None = None) -> Any:
+def masked_model(clf: ModelClassifier, name: str | Path | None = None) -> PreTrainedModel:
     """The masked-language model around a copy of ``clf``'s encoder, with the head of checkpoint ``name`` (by default ``clf``'s own)."""
     import torch
 
@@ -74,7 +76,7 @@ def digest_of_head(name: str | Path) -> str:
     return digest([sha256_file(file) for file in weight_files(find_checkpoint(name))])
 
 
-def digest_of_model(model: Any) -> str:
+def digest_of_model(model: PreTrainedModel) -> str:
     """sha256 of a model's weights, and of the file of a plug-in's backbone."""
     hashed = hashlib.sha256()
     hash_weights(model, hashed)
