@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, TypeVar
+from typing import Any
 
 from robust_tickets.attack.flags import FIRST
 from robust_tickets.attack.result import FINAL, PART, RESULT, AttackResult, ExampleOutcome
@@ -29,7 +29,6 @@ from robust_tickets.ticket.ticket import Ticket
 Interval = tuple[float, float]
 Counts = Mapping[str, tuple[int, int]]  # by part: weights kept, and weights in all
 Notes = list[str]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -222,7 +221,7 @@ def _arm(folder: Path, entry: Mapping[str, Any], notes: Notes) -> Arm:
         attacks=tuple(found for path in attacks if path and (found := read_attack(path, notes)) is not None),
         ticket=_ticket(ticket, notes) if ticket else None,
         distances=_distances(search, notes) if search else None,
-        evaluation=_built(Evaluation, train / "evaluation.json", notes) if train else None,
+        evaluation=_evaluation(train / "evaluation.json", notes) if train else None,
         cost={name: float(value) for name, value in cost.items() if number(value) is not None},
         tables=_word_tables(search, train),
         story=str(entry.get("story") or ""),
@@ -230,12 +229,12 @@ def _arm(folder: Path, entry: Mapping[str, Any], notes: Notes) -> Arm:
     )
 
 
-def _built(cls: type[T], path: Path, notes: Notes) -> T | None:
-    """The object in a file, by the fields that the class has; None, and a note, if it is missing or damaged."""
+def _evaluation(path: Path, notes: Notes) -> Evaluation | None:
     try:
         found = mapping(read_json(path))
-        names = [f.name for f in fields(cls) if f.name in found]  # type: ignore[arg-type]
-        return build(cls, {name: found[name] for name in names}, path.name)  # type: ignore[no-any-return]
+        known = {f.name: found[f.name] for f in fields(Evaluation) if f.name in found}
+        evaluation: Evaluation = build(Evaluation, known, path.name)
+        return evaluation
     except TicketsError as problem:
         notes.append(f"{path.parent.name}/{path.name}: {problem.message}")
         return None
