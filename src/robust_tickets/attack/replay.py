@@ -346,11 +346,8 @@ def _numbers(rows: Sequence[Mapping[str, Any]], texts: TextSet, clf: Classifier,
     pairs = [(before, after) for before, after in answers if before is not None and after is not None]
     known = [after for _, after in answers if after is not None]
     originals, adversarials = [before for before, _ in pairs], [after for _, after in pairs]
-    right, turned, mended = (
-        sum(row["original_right"] for row in clean),
-        pairs.count((True, False)),
-        pairs.count((False, True)),
-    )
+    right = sum(row["original_right"] for row in clean)
+    turned, mended = pairs.count((True, False)), pairs.count((False, True))
     instead = sum(before if after is None else after for before, after in answers if before is not None)
     shares = {
         "clean": (right, len(clean)),
