@@ -146,10 +146,6 @@ def check_writable(folder: Path) -> None:
 # --- locks
 
 
-class BusyError(TicketsError):
-    """Another process is at work there."""
-
-
 def claim(file: int | BinaryIO, *, wait: bool = False) -> bool | None:
     """Lock an open file until it is closed, against any process on its volume: whether that was done, None where there are no locks."""
     from filelock import lock_descriptor
@@ -177,8 +173,8 @@ def locked(folder: Path, *, wait: bool = False) -> Iterator[None]:
     with lock:
         if claim(lock) is False:
             if not wait:
-                hint = "wait for it, or give another --out"
-                raise BusyError(f"another process is working in {folder}", hint=hint, exit_code=FAILED, code="run.busy")
+                message, hint = f"another process is working in {folder}", "wait for it, or give another --out"
+                raise TicketsError(message, hint=hint, exit_code=FAILED, code="run.busy")
             say(f"waiting for another process that works in {folder}")
             claim(lock, wait=True)
         yield

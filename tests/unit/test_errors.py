@@ -11,7 +11,7 @@ import robust_tickets
 from robust_tickets.errors import DamagedError, TicketsError
 
 ROOT = Path(robust_tickets.__file__).parent
-ERRORS = {"TicketsError", "DamagedError", "BusyError"}
+ERRORS = {"TicketsError", "DamagedError"}
 
 
 def test_every_error_has_a_code() -> None:

@@ -15,10 +15,11 @@ from typing import Any
 import pytest
 
 from calling import tickets
+from refusing import refused
 from robust_tickets.config import build, to_plain
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment import execute, jobs
-from robust_tickets.files import BusyError, locked
+from robust_tickets.files import locked
 from robust_tickets.progress import seconds
 from robust_tickets.reproduce import runner as house
 from robust_tickets.reproduce.job import Job
@@ -196,7 +197,7 @@ def test_a_stage_is_one_process_s_at_a_time(tmp_path: Path) -> None:
     with run.alone(stage):
         other = threading.Thread(target=second)
         other.start()
-        with pytest.raises(BusyError), locked(stage.folder):
+        with refused("run.busy"), locked(stage.folder):
             pass
         order.append("first")
     other.join()

@@ -38,5 +38,8 @@ class Draw(Settings):
     sparsity: float | None = setting(None, at_least=0, below=1, hint="0.3 removes 30 %")
     scope: Literal["global", "matrix"] | None = None
 
+    def shown(self, name: str) -> str:
+        return f"draw.{name}"
+
     def asked(self) -> dict[str, Any]:
         return {name: value for name, value in vars(self).items() if value is not None}
