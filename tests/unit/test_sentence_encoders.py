@@ -19,9 +19,13 @@ import torch
 
 from refusing import refused
 from robust_tickets.resources import sentence_encoder as module
-from robust_tickets.resources import universal_sentence_encoder as use
-from robust_tickets.resources.sentence_encoder import POOLINGS, SentenceEncoder, encoder_files, load_encoder
-from robust_tickets.resources.universal_sentence_encoder import UniversalEncoder
+from robust_tickets.resources.sentence_encoder import (
+    POOLINGS,
+    SentenceEncoder,
+    UniversalEncoder,
+    encoder_files,
+    load_encoder,
+)
 from robust_tickets.seeds import numpy_generator
 
 TEXTS = ["a b c", "b", "c c c c c c", "A B"]
@@ -164,7 +168,7 @@ def test_what_cannot_be_applied_is_refused(plain: Path, tmp_path: Path) -> None:
         SentenceEncoder.load(folder(plain, tmp_path / "s", "Pooling", "Dense", activation="Softsign"))
     pickled = folder(plain, tmp_path / "p", "Pooling", "Dense")
     (pickled / "2_Dense" / "model.safetensors").rename(pickled / "2_Dense" / "pytorch_model.bin")
-    with refused("encoder.damaged"):
+    with refused("model.weights"):
         SentenceEncoder.load(pickled)
     (pickled / "modules.json").write_text('{"a": 1}')
     with refused("encoder.damaged"):
@@ -234,7 +238,7 @@ def tensorflow(monkeypatch: pytest.MonkeyPatch) -> Any:
 def check(encoder: Any) -> None:
     found = encoder.encode(SAID)
     assert found.dtype == np.float32
-    assert np.allclose(found, unit(rows([use.whole(text) for text in SAID])), atol=1e-6)
+    assert np.allclose(found, unit(rows([module.whole(text) for text in SAID])), atol=1e-6)
 
 
 class Signature:
@@ -256,7 +260,7 @@ class Signature:
     ],
 )
 def test_modules_of_every_version(tmp_path: Path, tensorflow: Any, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(use, "TEXTS", 2)  # several calls
+    monkeypatch.setattr(module, "TEXTS", 2)  # several calls
     tensorflow.made = made
     check(load_encoder(saved_model(tmp_path / "use")))
     assert ([], "GPU") in tensorflow.asked  # the accelerator is the victim's

@@ -199,8 +199,7 @@ def load(kind: str, found: Resource, device: str) -> Any:
             return FunctionTagger(found.function, name=found.name)
         return Tagger.load(found.path)
     if kind == "encoder":
-        from robust_tickets.resources.sentence_encoder import load_encoder
-        from robust_tickets.resources.universal_sentence_encoder import UniversalEncoder
+        from robust_tickets.resources.sentence_encoder import UniversalEncoder, load_encoder
 
         if found.function is not None:
             return UniversalEncoder(found.function, name=found.name).encode

