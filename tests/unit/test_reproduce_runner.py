@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -110,7 +111,9 @@ def test_a_budget_ends_what_runs_and_begins_nothing(
     stand_in: Any, way: str, processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "GRACE", 10.0 if way == "hang" else 0.5)
+    begun = time.monotonic()
     summary = stand_in(dict.fromkeys([unit.id for unit in UNITS], way), processes=processes, budget=1.0)
+    assert time.monotonic() - begun < 10, "asked to end, it does so before it is killed"
     assert set(summary.left) == set(UNITS)
     assert not summary.failed
     assert len(asked(tmp_path)) <= processes
