@@ -293,7 +293,7 @@ def cited(run: Run, attack: str | None, arm: Arm) -> tuple[int, ...]:
 
 
 def conditions(run: Run, attack: str) -> dict[tuple[str, ...], list[str]]:
-    """Rules, scoring and texts of one attack, with the titles of the arms that were so attacked."""
+    """Rules, scoring and texts of one attack, with the titles of the arms attacked that way."""
     groups: dict[tuple[str, ...], list[str]] = {}
     for arm in run.arms:
         if (found := arm.attack(attack)) is not None:
@@ -305,15 +305,14 @@ def _conditions(found: Attack) -> tuple[str, ...]:
     task, fit, budget = found.task, mapping(found.calibration), found.query_budget
     names = [str(name) for name in listed(task.get("labels"))]
     counts = [int(count) for count in listed(task.get("by_class")) if number(count) is not None]
-    rows, asked = (int(value) if (value := number(task.get(key))) is not None else None for key in ("rows", "asked"))
-    subset = how(found.subset, found.seed, names, counts, rows)
+    subset = how(found.subset, found.seed, names, counts, task.get("rows"))
     parts = [
         f"by the rules of {found.compat}" if found.compat else f"by own rules, written from {found.semantics}",
         f"scored by {found.scoring}",
         f"temperature {found.temperature:g}",
         f"calibrated on {fit.get('n')} rows of {fit.get('split')}" if fit.get("fitted") else "",
         f"texts: {subset}" if subset else "",
-        short_of(asked, len(found.ids)),
+        short_of(int(number(task.get("asked")) or 0), len(found.ids)),
         f"at most {budget} queries a text" if budget else "no query budget",
         *(f"substitute {kind}: {used.get('name')}" for kind, used in found.resources.items() if used.get("substitute")),
     ]
