@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 from abc import ABC, abstractmethod
-from contextlib import AbstractContextManager
 from io import BytesIO
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -42,7 +41,7 @@ class Lines(ABC):
         if part is None:
             self.file: Any = BytesIO()
             return
-        with self._errors():
+        with writing(part):
             part.parent.mkdir(parents=True, exist_ok=True)
             # unbuffered: what could not be written must not be tried again when the file is closed
             self.file = open(part, "ab", buffering=0, opener=no_link)  # noqa: SIM115 - closed by close()
@@ -50,7 +49,7 @@ class Lines(ABC):
             # keeps a second process out until the file is closed; elsewhere nobody could read what is locked
             if os.name == "posix" and claim(self.file.fileno()) is False:
                 raise self.busy()
-            with self._errors():
+            with writing(part):
                 self._take_up(header)
         except BaseException:
             self.close()
@@ -67,9 +66,6 @@ class Lines(ABC):
     @abstractmethod
     def busy(self) -> TicketsError:
         """The error where another process has the file."""
-
-    def _errors(self) -> AbstractContextManager[None]:
-        return writing(self.part)
 
     def _take_up(self, header: dict[str, Any]) -> None:
         with self.reader() as lines:
@@ -89,8 +85,9 @@ class Lines(ABC):
         self.file.truncate(end)
 
     def _begin(self, header: dict[str, Any]) -> None:
-        self.file.truncate(0)
-        self._write(to_line(header))
+        with writing(self.part):
+            self.file.truncate(0)
+            self._write(to_line(header))
 
     @property
     def folder(self) -> Path | None:
@@ -98,7 +95,7 @@ class Lines(ABC):
 
     def append(self, line: bytes) -> int:
         """Write a line; returns where it begins."""
-        with self._errors():
+        with writing(self.part):
             place: int = self.file.seek(0, os.SEEK_END)
             self._write(line)
         return place
