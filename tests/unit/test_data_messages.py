@@ -178,12 +178,23 @@ def test_very_long_fields_are_read(tmp_path: Path) -> None:
 
 def test_label_unknown_in_train_is_a_bad_row(tmp_path: Path) -> None:
     train = write_csv(tmp_path / "train.csv", ROWS)
-    write_csv(tmp_path / "held.csv", [*[(f"other {t}", y) for t, y in ROWS], ("odd one", "ugly")])
+    others = [(f"other {t}", y) for t, y in ROWS]
+    write_csv(tmp_path / "held.csv", [*others[:50], ("odd one", "ugly"), *others[50:], ("", "good")])
     task = load_task(train, test=tmp_path / "held.csv")
-    assert [(b.row, b.reason) for b in task.skipped] == [(202, "unknown label 'ugly'")]
+    assert [(b.row, b.reason) for b in task.skipped] == [(52, "unknown label 'ugly'"), (203, "empty text")]
     assert len(task.test) == 200
     with refused("data.bad_rows"):
         load_task(train, test=tmp_path / "held.csv", strict=True)
+
+
+def test_rows_to_attack_may_hold_any_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"text,label\n" + b"good,1\nbad,0\n" * 90 + b",1\nnul \x00 byte,0\nbroken \xff byte,1\n")
+    with refused("data.bad_rows"):
+        load_task(path, splits={"test": "all"})
+    task = load_task(path, splits={"test": "all"}, any_text=True)
+    assert [example.texts[0] for example in task.test][-3:] == ["", "nul \x00 byte", "broken \ufffd byte"]
+    assert any("1 of 183 rows hold broken UTF-8" in warning for warning in task.warnings)
 
 
 @pytest.mark.parametrize(
