@@ -20,13 +20,12 @@ from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment import execute, runner
 from robust_tickets.reproduce import gather, outcome
-from robust_tickets.reproduce import worker as house
 from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, place, read, read_all
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import run_jobs
-from robust_tickets.reproduce.worker import Request, check_same, complete, recipe_of, run_job
+from robust_tickets.reproduce.worker import Request, check_same, complete, recipe_of, run_job, workers
 from robust_tickets.stages import Stage
 from robust_tickets.train.evaluate import evaluate
 from small_world import small_world
@@ -372,4 +371,4 @@ def test_paths_become_names() -> None:
 def test_an_attack_on_a_shared_gpu_has_its_share_of_the_cores(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
-    assert [house.workers(processes) for processes in (1, 2, 8, 100)] == [None, 12, 4, 2]
+    assert [workers(processes) for processes in (1, 2, 8, 100)] == [None, 12, 4, 2]

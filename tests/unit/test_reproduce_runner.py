@@ -22,7 +22,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.experiment import execute, jobs
 from robust_tickets.files import locked
 from robust_tickets.progress import seconds
-from robust_tickets.reproduce import runner as house
+from robust_tickets.reproduce import runner
 from robust_tickets.reproduce.job import Job
 from robust_tickets.reproduce.outcome import Outcome, read_all, write
 from robust_tickets.reproduce.paths import Paths
@@ -70,8 +70,8 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
         write(
             tmp_path / "ready", Outcome(unit=unit, config={}, inputs={}, env={}, clean={"accuracy": 50.0}, cost={}), {}
         )
-    monkeypatch.setattr(house, "COMMAND", [sys.executable, "-S", "-c", STAND_IN])
-    monkeypatch.setattr(house, "check_same", lambda *_: None)
+    monkeypatch.setattr(runner, "COMMAND", [sys.executable, "-S", "-c", STAND_IN])
+    monkeypatch.setattr(runner, "check_same", lambda *_: None)
     monkeypatch.setenv("READY", str(tmp_path / "ready"))
 
     def go(ways: Mapping[str, str], units: list[Job] = UNITS, processes: int = 2, **more: Any) -> Summary:
@@ -127,7 +127,7 @@ def test_a_result_of_other_settings_fails_and_stays(
     def other(*_: Any) -> None:
         raise TicketsError("other settings")
 
-    monkeypatch.setattr(house, "check_same", other)
+    monkeypatch.setattr(runner, "check_same", other)
     summary = stand_in({}, UNITS[:1])
     assert (summary.failed, summary.refused, summary.found) == ((UNITS[0],), (UNITS[0],), ())
     assert len(asked(tmp_path)) == 1
@@ -136,9 +136,9 @@ def test_a_result_of_other_settings_fails_and_stays(
 def test_the_cores_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(16)))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert house.environment_of(8)["OMP_NUM_THREADS"] == "2"
+    assert runner.environment_of(8)["OMP_NUM_THREADS"] == "2"
     monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    assert house.environment_of(8)["OMP_NUM_THREADS"] == "5", "what the user set stays"
+    assert runner.environment_of(8)["OMP_NUM_THREADS"] == "5", "what the user set stays"
 
 
 def test_a_request_arrives_as_it_was(tmp_path: Path) -> None:
