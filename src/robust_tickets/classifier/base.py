@@ -82,8 +82,9 @@ class Classifier(ABC):
         """
         from robust_tickets.classifier.callable import CallableClassifier, CallOptions
 
-        waits = {"retries": retries, "rate_limit": rate_limit, "timeout": timeout, "backoff": backoff}
-        options = CallOptions(batch_size=batch_size, **waits)  # type: ignore[arg-type]
+        options = CallOptions(
+            batch_size=batch_size, retries=retries, rate_limit=rate_limit, timeout=timeout, backoff=backoff
+        )
         return CallableClassifier(function, labels=labels, columns=columns, options=options, name=name)
 
     @classmethod

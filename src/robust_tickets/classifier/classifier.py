@@ -245,7 +245,7 @@ def ticket_of(model: PreTrainedModel) -> Ticket | None:
     )
 
 
-def put_back(model: PreTrainedModel, folder: Path) -> None:
+def load_masks(model: PreTrainedModel, folder: Path) -> None:
     """Mask ``model`` by the ticket in ``folder``; the weights read must be zero outside already."""
     import torch
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from robust_tickets.backbone.layout import has_layout, layout_of
 from robust_tickets.classifier.base import MAX_LENGTH, Classifier, TaskLike, as_task, checked_labels
-from robust_tickets.classifier.classifier import ABOUT, ModelClassifier, positions_of, put_back, rename_labels
+from robust_tickets.classifier.classifier import ABOUT, ModelClassifier, load_masks, positions_of, rename_labels
 from robust_tickets.classifier.pretrained import first_line, has_weights, is_complete, load_model, read_config
 from robust_tickets.classifier.tokenizer import has_tokenizer, own_length, read_about, read_tokenizer
 from robust_tickets.environment import device_of
@@ -69,7 +69,7 @@ def load_classifier(
     config, about = read_config(folder), read_about(folder / ABOUT)
     given = labels if labels is not None or task is None else task.labels
     wanted = None if given is None else checked_labels(given)
-    if wanted is None or fitting(config, wanted) is not None:
+    if wanted is None or label_order(config, wanted) is not None:
         check_head(config, identity)
     else:
         layout_of(config)  # a new head is for training; a family that cannot be is refused before its weights are read
@@ -86,7 +86,7 @@ def load_classifier(
         own = headless or f"has a head for {', '.join(labels_of_config(config))}"
         say(f"{identity} {own}; a new one is made for {', '.join(wanted)}")
     if about.get("masked"):
-        put_back(model, folder)
+        load_masks(model, folder)
     limit = positions_of(model)
     ours = about.get("max_length") or (MAX_LENGTH if given is not None else None)
     default = min(ours, limit or ours) if ours else own_length(tokenizer, limit)
@@ -187,7 +187,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: str, seed: int)
     if lost := {name for name in inner if not pooler or not name.removeprefix(prefix).startswith(f"{pooler}.")}:
         hint = "the files are damaged or do not fit config.json"
         raise TicketsError(f"{folder} lacks weights of the encoder: {min(lost)}", hint=hint, code="model.incomplete")
-    unmapped(model)
+    copy_mapped(model)
     shapes = {name: parameter for name, parameter in model.named_parameters() if name in missing}
     with torch.no_grad():
         for name, tensor in fresh(shapes, config, seed).items():
@@ -195,7 +195,7 @@ def read_model(folder: Path, config: PretrainedConfig, *, dtype: str, seed: int)
     return model.eval(), missing
 
 
-def unmapped(model: PreTrainedModel) -> None:
+def copy_mapped(model: PreTrainedModel) -> None:
     """Copy weights that are mapped from a file: at its odd addresses matrix kernels round otherwise than for the saver."""
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
@@ -273,7 +273,7 @@ def check_head(config: PretrainedConfig, identity: str) -> None:
         raise TicketsError(message, hint=hint, code="classifier.head")
 
 
-def fitting(config: PretrainedConfig, wanted: Sequence[str]) -> list[int] | None:
+def label_order(config: PretrainedConfig, wanted: Sequence[str]) -> list[int] | None:
     """Which of the checkpoint's outputs each wanted label is; None where the names differ. Case is ignored where that is unambiguous."""
     have = labels_of_config(config)
     for fold in (str, str.casefold):
@@ -290,9 +290,9 @@ def with_labels(
     import torch
 
     prefix = f"{model.base_model_prefix}."
-    order = fitting(model.config, wanted) if has_head else None
+    order = label_order(model.config, wanted) if has_head else None
     if order is not None:
-        if order != list(range(len(order))):  # the output layer's rows change places
+        if order != list(range(len(order))):  # reorder the rows of the output layer
             outside = [module for name, module in model.named_modules() if not name.startswith(prefix)]
             last = [module for module in outside if getattr(module, "out_features", None) == len(order)]
             if not last:

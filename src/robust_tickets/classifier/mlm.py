@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from robust_tickets.backbone.layout import code_of_layout, encoder_of, layout_of
 from robust_tickets.classifier.classifier import hash_weights
-from robust_tickets.classifier.loading import find_checkpoint, unmapped
+from robust_tickets.classifier.loading import copy_mapped, find_checkpoint
 from robust_tickets.classifier.pretrained import load_model, read_config, weight_files
 from robust_tickets.classifier.tokenizer import digest_of, has_tokenizer, read_tokenizer
 from robust_tickets.config import canonical, digest
@@ -56,7 +56,7 @@ def masked_model(clf: ModelClassifier, name: str | Path | None = None) -> PreTra
     if lacks := sorted(name for name in missing if not name.startswith(f"{model.base_model_prefix}.")):
         message = f"{source} has no pretrained head for masked words (it lacks {lacks[0]})"
         raise TicketsError(message, hint=HOW, code="mlm.no_head")
-    unmapped(model)
+    copy_mapped(model)
     mine, theirs = dict(encoder_of(own).named_parameters()), dict(encoder_of(model).named_parameters())
     changed = 0
     with torch.no_grad():
