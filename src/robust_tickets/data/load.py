@@ -286,10 +286,8 @@ class Loading:
         if self.train in splits:
             whole = splits[self.train]
             mask = divide.carve(whole.keys, self.seed, role)
-            splits[name], splits[self.train] = (
-                whole.select(np.flatnonzero(mask), name),
-                whole.select(np.flatnonzero(~mask)),
-            )
+            splits[name] = whole.select(np.flatnonzero(mask), name)
+            splits[self.train] = whole.select(np.flatnonzero(~mask))
             sizes = f"{mask.sum()} rows carved from {self.train} by hash of the text and seed {self.seed}"
             self.notes.append(f"{name}: {sizes}; {(~mask).sum()} stay")
 
