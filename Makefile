@@ -19,11 +19,12 @@ test: $(STAMPS)/test lint check-types
 
 # what one runs after every edit, at most 90 s: unit and property tests and those of security, but for the files that take longest
 # (`--durations` says which); what another folder or a file of this list covers waits for `make test`
-LONG := security/attack_hostile_files security/models security/working_directory property/attack_reference property/attack_resume \
-	property/predict_resume property/synonym_table unit/cache unit/classifier_place unit/data_corpus unit/deploy_export unit/jobs \
-	unit/masks unit/registration unit/report_claims unit/reproduce_job unit/reproduce_page unit/reproduce_runner unit/robustt \
-	unit/search unit/search_magnitude unit/search_orticket unit/search_slim unit/train_checkpoint unit/train_engines unit/train_half \
-	unit/train_late unit/train_writer unit/victims
+LONG := security/attack_hostile_files security/models security/working_directory property/attack_budget \
+	property/attack_reference property/attack_resume property/predict_resume property/synonym_table unit/cache \
+	unit/classifier_place unit/data_corpus unit/deploy_export unit/jobs unit/masks unit/registration unit/report_claims \
+	unit/reproduce_job unit/reproduce_page unit/reproduce_runner unit/robustt unit/search unit/search_magnitude \
+	unit/search_orticket unit/search_slim unit/train_checkpoint unit/train_engines unit/train_half unit/train_late \
+	unit/train_writer unit/victims
 test-fast: $(STAMPS)/test
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not slow and not gpu" -n $(PROCESSES) --dist loadfile \
 		tests/unit tests/property tests/security $(foreach file,$(LONG),--ignore=tests/$(subst /,/test_,$(file)).py) $(ARGS)
