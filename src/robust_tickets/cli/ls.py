@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import robust_tickets
 from robust_tickets.cli.options import Answer, Common
@@ -16,8 +16,10 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import read_json
 from robust_tickets.progress import say
 from robust_tickets.registry import REGISTRIES
-from robust_tickets.reproduce.arms import arms
 from robust_tickets.stages import COMMAND, RunFolder, command_of
+
+if TYPE_CHECKING:
+    from robust_tickets.reproduce.arms import Arm
 
 Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "arms", "runs"]
 
@@ -39,7 +41,7 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
         if not found:
             say(f"no runs in {folder}" if folder.is_dir() else f"no folder {folder}: `tickets run` makes it")
     else:
-        found = sorted(arms()) if kind == "arms" else list(getattr(robust_tickets, kind)())
+        found = sorted(_arms()) if kind == "arms" else list(getattr(robust_tickets, kind)())
         wide = max(map(len, found), default=0)
         lines = [f"{name:<{wide}}  {_about(kind, name)}".rstrip() for name in found]
     if kind == "recipes":
@@ -47,12 +49,18 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
     return Answer(data={kind: found}, show=lambda console: print(*lines, sep="\n") if lines else None)
 
 
+def _arms() -> Mapping[str, Arm]:
+    from robust_tickets.reproduce.arms import arms  # reads its tables
+
+    return arms()
+
+
 def _about(kind: str, name: str) -> str:
     """One line on a thing; none of ours is imported for it."""
     if kind == "tasks":
         return TASKS[name].about
     if kind == "arms":
-        return arms()[name].title
+        return _arms()[name].title
     if kind == "recipes":
         from robust_tickets.experiment.recipe import recipe_tree
 

@@ -19,10 +19,7 @@ from robust_tickets.files import check_writable
 from robust_tickets.progress import duration, say, warn
 from robust_tickets.progress import seconds as in_seconds
 from robust_tickets.report.format import NONE
-from robust_tickets.reproduce import published as papers
-from robust_tickets.reproduce.arms import TITLES, printed_as
 from robust_tickets.reproduce.job import Flavour, Job
-from robust_tickets.reproduce.published import Table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,6 +27,7 @@ if TYPE_CHECKING:
     from robust_tickets.reproduce.outcome import Outcome
     from robust_tickets.reproduce.paths import Paths
     from robust_tickets.reproduce.plan import Plan
+    from robust_tickets.reproduce.published import Table
     from robust_tickets.reproduce.runner import Summary
 
 
@@ -160,6 +158,8 @@ def reproduce(
     tables
         Their ids: ER-T1, ER-F3.
     """
+    from robust_tickets.reproduce import published as papers
+
     asked = {"--list": plan.list_, "--job": plan.job, "--campaign": plan.campaign, "tables": tables}
     given = [name for name, value in asked.items() if value] or (["--page"] if run.page else [])
     if len(given) != 1 or (plan.published and len(tables) != 1):
@@ -200,6 +200,8 @@ def check_page(page: Path | None) -> None:
 
 def contents(paper: str | None) -> Answer:
     """All tables and figures, or those of a paper."""
+    from robust_tickets.reproduce import published as papers
+
     found = [one for one in papers.tables() if paper in (None, one.paper)]
     of = [one for one in papers.papers() if paper in (None, one.id)]
     numbers = {one.id: len(papers.cells(one.id)) for one in found}
@@ -225,6 +227,9 @@ def contents(paper: str | None) -> Answer:
 
 def as_published(table: Table) -> Answer:
     """One table with its notes and what is found against its numbers."""
+    from robust_tickets.reproduce import published as papers
+    from robust_tickets.reproduce.arms import TITLES, printed_as
+
     cells, paper = papers.cells(table.id), papers.paper(table.paper)
     notes = [*table.notes, *papers.summary(table.id)]
     metrics = {column.metric: papers.METRICS[column.metric] for column in table.columns}
@@ -414,6 +419,7 @@ def _filled(
 ) -> Answer:
     """Fill the plan's tables, draw its figures, and write them."""
     from robust_tickets.reproduce import figures as charts
+    from robust_tickets.reproduce import published as papers
     from robust_tickets.reproduce import tables
     from robust_tickets.reproduce.page import write_page
 
