@@ -243,7 +243,7 @@ def test_answers_that_cannot_be_used_are_refused(answer: Any, labels: Any) -> No
 
 @pytest.mark.parametrize(
     "extra",
-    [{"problem_type": "regression"}, {"problem_type": "multi_label_classification"}, {"labels": ("good",)}],
+    [{"problem_type": "regression"}, {"problem_type": "multi_label_classification"}, {"labels": ("LABEL_0",)}],
 )
 def test_a_pipeline_that_chooses_no_class_is_refused(tmp_path: Path, extra: dict[str, Any]) -> None:
     with refused("classifier.head"):
@@ -254,6 +254,20 @@ def test_labels_of_another_number_are_refused(tmp_path: Path) -> None:
     judge = pipe(foreign_folder(tmp_path, labels=("bad", "good", "flat")))
     with refused("callable.answer"):
         Classifier.wrap(judge, labels=["bad", "good"]).predict(TEXTS)
+
+
+@pytest.mark.parametrize("options", [{"top_k": None}, {"top_k": 1}, {}])
+@pytest.mark.parametrize("kind", [{}, {"problem_type": "multi_label_classification"}])
+def test_a_model_of_one_named_sigmoid_has_two_classes(
+    tmp_path: Path, options: dict[str, Any], kind: dict[str, Any]
+) -> None:
+    judge = pipe(foreign_folder(tmp_path, labels=("Good",), **kind), **options)
+    scores = np.array([(row[0] if isinstance(row, list) else row)["score"] for row in judge(TEXTS)])
+    assert scores.min() < 0.5 < scores.max()  # below a half it is the other class that is on top
+    for labels in (["bad", "good"], ["good", "bad"]):
+        found = Classifier.wrap(judge, labels=labels).predict(TEXTS)[1]
+        np.testing.assert_allclose(found[:, labels.index("good")], scores, atol=1e-6)
+        np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-6)
 
 
 def test_a_pipeline_with_scores_of_its_own_is_judged_by_its_answers(folder: Path) -> None:

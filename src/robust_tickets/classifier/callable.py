@@ -69,7 +69,7 @@ class CallableClassifier(Classifier):
         own = f"{getattr(function, '__module__', '')}.{getattr(function, '__qualname__', type(function).__qualname__)}"
         name = f"callable:{own if name is None else name}"
         super().__init__(labels=labels, max_length=MAX_LENGTH, identity=name, columns=columns)
-        self.function = Caller(_adapted(function, name), name, options)
+        self.function = Caller(_adapted(function, tuple(labels), name), name, options)
         self.batch_size = options.batch_size
         self._fresh = False
 
@@ -210,21 +210,32 @@ def _refused(name: str, what: str, hint: str = HINT, exit_code: int = BAD_INPUT)
     return TicketsError(f"{name} {what}", hint=hint, exit_code=exit_code, code="callable.answer")
 
 
-def _adapted(function: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``function``; a pipeline of transformers is given pairs in its own form, and asked for the probability of every class."""
+def _adapted(function: Callable[..., Any], labels: tuple[str, ...], name: str) -> Callable[..., Any]:
+    """``function``; a pipeline of transformers is given pairs in its own form, and asked for the probability of every class.
+
+    A model of one output is the sigmoid of the class it is named after: the other class has the rest.
+    """
     bases = {base.__name__: base for base in type(function).__mro__ if base.__module__.startswith("transformers.")}
     if "Pipeline" not in bases:
         return function
     stock: Any = bases.get("TextClassificationPipeline")
     every: dict[str, Any] = {}
+    one: int | None = None
     if stock is not None and getattr(type(function), "postprocess", None) is stock.postprocess:
-        check_head(function.model.config, name)  # type: ignore[attr-defined]
-        every = {"top_k": None, "function_to_apply": "softmax"}
+        config: Any = function.model.config  # type: ignore[attr-defined]
+        if config.num_labels == 1 and config.problem_type != "regression" and len(labels) == 2:
+            named = config.id2label[0].casefold()
+            one = next((place for place, label in enumerate(labels) if label.casefold() == named), None)
+        if one is None:
+            check_head(config, name)
+        every = {"top_k": None, "function_to_apply": "softmax" if one is None else "sigmoid"}
 
     def ask(texts: Sequence[Any]) -> Any:
-        return function(
-            [text if isinstance(text, str) else {"text": text[0], "text_pair": text[1]} for text in texts], **every
-        )
+        given = [text if isinstance(text, str) else {"text": text[0], "text_pair": text[1]} for text in texts]
+        answers = function(given, **every)
+        if one is None:
+            return answers
+        return [[1 - row["score"], row["score"]][:: 1 if one else -1] for (row,) in answers]
 
     return ask
 
