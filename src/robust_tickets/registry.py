@@ -20,6 +20,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from importlib.resources import files
 from pathlib import Path
+from types import CodeType, FunctionType
 from typing import Any
 
 from robust_tickets.errors import TicketsError, did_you_mean
@@ -120,7 +121,9 @@ REGISTRIES = {r.kind: r for r in (METHODS, ADVERSARIES, ATTACKS, CONSTRAINTS, TR
 
 
 def name_of(component: object) -> str:
-    """The registered name of a component: its entry point's, else its name in its file's table, else its file's."""
+    """The registered name of a component: its entry point's, its name in its file's table, its file's; ``module:Class`` of one
+    that is not registered.
+    """
     owner = component if isinstance(component, type) else type(component)
     if not _ours(owner):  # ours are never plug-ins: nothing is loaded for them
         for registry in REGISTRIES.values():
@@ -128,6 +131,7 @@ def name_of(component: object) -> str:
                 with suppress(Exception):  # a broken plug-in is not this one, whose class exists
                     if (plugged := point.load()) is owner or plugged is component:
                         return name
+        return f"{owner.__module__}:{owner.__qualname__}"
     table = getattr(sys.modules.get(owner.__module__), "REGISTERED", None)
     among = table.items() if isinstance(table, dict) else ()
     return next((name for name, each in among if each is owner), owner.__module__.rpartition(".")[2])
@@ -146,7 +150,7 @@ def code_of(component: object) -> dict[str, str]:
             found |= code_of(each)
     if dataclasses.is_dataclass(owner):
         if not _ours(owner):
-            found |= _hashed(owner.__module__)
+            found |= _hashed(owner.__module__) or {f"{owner.__module__}:{owner.__qualname__}": _hash_of_class(owner)}
         for f in dataclasses.fields(owner):
             found |= code_of(getattr(component, f.name))
     return found
@@ -184,6 +188,21 @@ def code_files(name: str, function: object) -> list[Path]:
 def _hashed(module: str) -> dict[str, str]:
     path = getattr(sys.modules.get(module), "__file__", None)
     return {module: hashlib.sha256(Path(path).read_bytes()).hexdigest()} if path and Path(path).is_file() else {}
+
+
+def _hash_of_class(owner: type) -> str:
+    """Of the methods of a class that no file holds (a notebook's), without their file and lines."""
+    hasher = hashlib.sha256()
+
+    def take(code: CodeType) -> None:
+        hasher.update(code.co_code + repr((code.co_name, code.co_names, code.co_varnames)).encode())
+        for constant in code.co_consts:
+            take(constant) if isinstance(constant, CodeType) else hasher.update(repr(constant).encode())
+
+    for value in vars(owner).values():
+        if isinstance(method := getattr(value, "fget", value), FunctionType):
+            take(method.__code__)
+    return hasher.hexdigest()
 
 
 def plug_ins() -> dict[str, str]:

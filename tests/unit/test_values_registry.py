@@ -123,3 +123,23 @@ def test_every_registered_component_is_named_after_its_file(kind: str) -> None:
         component = REGISTRIES[kind].get(name)
         if isinstance(component, type):
             assert name_of(component) == name
+
+
+def test_components_of_a_users_own_file_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two classes of one file, and a class without a file: another class or another body is another component."""
+    from dataclasses import dataclass
+
+    from robust_tickets.config import describe
+    from robust_tickets.registry import code_of, name_of
+
+    bodies = {"A": "return 1", "B": "return 1", "C": "return 2"}
+    scope: dict[str, object] = {"__name__": "notebook", "dataclass": dataclass}
+    made = {}
+    for name, body in bodies.items():
+        source = f"@dataclass(frozen=True)\nclass Own{name}:\n    def keep(self):\n        {body}\n"
+        exec(compile(source, "<cell>", "exec"), scope)  # noqa: S102  # as a notebook does
+        made[name] = scope[f"Own{name}"]()  # type: ignore[operator]
+    assert [name_of(one) for one in made.values()] == ["notebook:OwnA", "notebook:OwnB", "notebook:OwnC"]
+    assert describe(made["A"]) != describe(made["B"])
+    hashes = [next(iter(code_of(one).values())) for one in made.values()]
+    assert hashes[0] == hashes[1] != hashes[2]

@@ -56,7 +56,7 @@ class Attack(Settings):
         for part in self.constraints:
             if not isinstance(part, Constraint | WordConstraint):
                 message = f"constraints are components of attack.constraints, got {part!r:.60}"
-                raise TicketsError(message, hint="write one as docs/extending.md has it", code="attack.constraint")
+                raise TicketsError(message, hint="see docs/guides/extending.md", code="attack.constraint")
         self.rules()
 
     def rules(self) -> Rules:

@@ -8,7 +8,7 @@ it; a component whose questions nobody else answers brings the service along (``
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING
 
 from robust_tickets.attack.example import ExampleState, Steps
@@ -69,8 +69,15 @@ class Component(Settings):
     """A transformation or a constraint."""
 
     def describe(self) -> str:
-        """What the result says of it; by default the first lines of its class's docstring."""
-        return " ".join((type(self).__doc__ or type(self).__name__).partition("\n\n")[0].split())
+        """What the result says of it; by default the first lines of its class's docstring, and its settings."""
+        name, text = type(self).__name__, type(self).__doc__ or ""
+        if text.startswith(f"{name}("):  # a dataclass without a docstring has its signature there
+            text = ""
+        settings: list[str] = (
+            [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self)] if is_dataclass(self) else []
+        )
+        words = " ".join(text.partition("\n\n")[0].split()) or name
+        return f"{words} ({', '.join(settings)})" if settings else words
 
     def services(self) -> Mapping[str, Service]:
         """What answers its questions, by the name that these carry; the victim and its gradient are there anyway."""
