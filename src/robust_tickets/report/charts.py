@@ -14,6 +14,7 @@ from itertools import groupby, pairwise
 from markupsafe import Markup, escape
 
 from robust_tickets.progress import clean
+from robust_tickets.report.format import count, percent
 
 WIDE = 460  # units across a chart
 LEFT, RIGHT, TOP, BELOW = (
@@ -61,9 +62,12 @@ def short(value: object) -> object:
     return f"{value:.2f}".rstrip("0").rstrip(".") if isinstance(value, float) else value
 
 
-def svg(width: float, height: float, parts: Iterable[object], *, alt: str, kind: str = "") -> Markup:
-    """A drawing with a text for those who cannot see it."""
+def svg(
+    width: float, height: float, parts: Iterable[object], title: str, words: Iterable[str], kind: str = ""
+) -> Markup:
+    """A drawing; its title and ``words``, a text for each row of its data, are for those who cannot see it."""
     size = {"viewBox": f"0 0 {width:.0f} {height:.0f}", "width": f"{width:.0f}", "height": f"{height:.0f}"}
+    alt = f"{title.rstrip('.')}. {'; '.join(words)}"
     return tag("svg", join(parts), **size, role="img", aria_label=alt, class_=kind or None)
 
 
@@ -167,12 +171,12 @@ class Axis:
         return Axis(name=name, low=low, high=high, ticks=[(t, f"{t:,.6g}".replace(",", "\u202f")) for t in ticks])
 
     @staticmethod
-    def powers(name: str, low: float, high: float, write: Callable[[float], str]) -> Axis:
+    def powers(name: str, low: float, high: float) -> Axis:
         """Logarithmic, from 10^low to 10^high: the powers of ten, and 2 and 5 times them where there is room."""
         steps = (1, 2, 5) if high - low <= 2 else (1,)
         found = [step * 10**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
         inside = [t for t in found if low <= math.log10(t) <= high + 1e-9]
-        return Axis(name=name, low=low, high=high, ticks=[(math.log10(t), write(t)) for t in inside])
+        return Axis(name=name, low=low, high=high, ticks=[(math.log10(t), count(t)) for t in inside])
 
     @staticmethod
     def at(name: str, values: Iterable[float], write: Callable[[float], str]) -> Axis:
@@ -231,7 +235,7 @@ class Dot:
     again: Sequence[float] = ()  # further runs of a seed that was run before: faint
 
 
-def dots(rows: Sequence[Dot], write: Callable[[float], str], *, alt: str, low: float = 0, high: float = 100) -> Markup:
+def dots(title: str, rows: Sequence[Dot], low: float = 0, high: float = 100) -> Markup:
     """One scale for all rows, each under its name."""
     height, left = 74, 16
     bottom, axis = height * len(rows) + 12, Axis.linear("", low, high)
@@ -249,13 +253,13 @@ def dots(rows: Sequence[Dot], write: Callable[[float], str], *, alt: str, low: f
             parts.append(group(*drawn, line(end, y - 12, end, y + 12, f"mean {kind}"), title=row.summary))
             continue
         if row.start is not None:  # its number is beside it where the two would touch
-            start, words = scale(row.start), write(row.start)
+            start, words = scale(row.start), percent(row.start)
             drawn += [line(start, y, end, y, f"fall {kind}"), marker(start, y, row.index, 6, outline=True)]
             at = (start + 13, y + 4.5, words, "start") if start - end < 60 else (start, y - 14, words, "middle")
             drawn.append(label(*at, kind="quiet"))
-        drawn += [marker(end, y, row.index, 8, outline=False), label(end, y - 14, write(row.end), "middle", "strong")]
+        drawn += [marker(end, y, row.index, 8, outline=False), label(end, y - 14, percent(row.end), "middle", "strong")]
         parts.append(group(*drawn, title=row.summary))
-    return svg(WIDE, bottom + 26, parts, alt=alt, kind="wide")
+    return svg(WIDE, bottom + 26, parts, title, [row.summary for row in rows], "wide")
 
 
 # --- small drawings beside a number, which is their text
@@ -312,7 +316,7 @@ class Point:
     named: bool = True  # else a faint dot, which its tooltip names
 
 
-def scatter(points: Sequence[Point], x: Axis, y: Axis, *, alt: str, steps: Sequence[Interval] = ()) -> Markup:
+def scatter(title: str, points: Sequence[Point], x: Axis, y: Axis, steps: Sequence[Interval] = ()) -> Markup:
     """Points with their intervals, their names below the plot; those of equal ``x`` are shown side by side.
 
     ``steps``: corners of a line from the left to the right edge.
@@ -338,7 +342,8 @@ def scatter(points: Sequence[Point], x: Axis, y: Axis, *, alt: str, steps: Seque
         drawn += [marker(px, py, point.index, 7), marker(LEFT + 6, height, point.index, 5)]
         drawn.append(label(LEFT + 18, height + 4.5, squeeze(point.title, 44), kind="name"))
         parts.append(group(*drawn, kind="few" if point.few else "", title=point.summary))
-    return svg(WIDE, bottom + BELOW - 4 + LINE * len(shown), parts, alt=alt, kind="wide")
+    height = bottom + BELOW - 4 + LINE * len(shown)
+    return svg(WIDE, height, parts, title, [point.summary for point in points], "wide")
 
 
 def _side_by_side(wanted: Sequence[float]) -> list[float]:
@@ -364,22 +369,20 @@ class Series:
     y: Sequence[float]
     bands: Sequence[Interval | None] = ()
     runs: Sequence[Sequence[float]] = ()
-    under: str = ""  # smaller, under the title
     dash: int = 0
     marked: bool = False
 
 
-def lines(series: Sequence[Series], x: Axis, y: Axis, *, alt: str) -> Markup:
+def lines(title: str, series: Sequence[Series], x: Axis, y: Axis) -> Markup:
     """Lines, their bands below all of them, their names below the plot."""
-    bottom, apart = 290, 2 * LINE if any(one.under for one in series) else LINE
+    bottom = 290
     across, up, parts = _plot(x, y, bottom)
     parts += [band for one in series for band in _bands(one, across, up)]
     for place, one in enumerate(series):
-        kind, height = f"curve {colour(one.index)} dash{one.dash}", bottom + BELOW + apart * place
+        kind, height = f"curve {colour(one.index)} dash{one.dash}", bottom + BELOW + LINE * place
         path = "M" + "L".join(f"{across(a):.1f} {up(b):.1f}" for a, b in zip(one.x, one.y, strict=True))
         drawn = [tag("path", d=path, class_=kind), tag("path", d=f"M{LEFT - 30} {height:.1f}h24", class_=kind)]
         drawn.append(label(LEFT + 2, height + 4.5, squeeze(one.title, 46), kind="name"))
-        drawn += [label(LEFT + 2, height + 20, squeeze(one.under, 54), kind="quiet")] if one.under else []
         for a, runs in zip(one.x, one.runs, strict=False):
             small = runs if len(runs) > 1 else ()
             drawn += [
@@ -389,7 +392,8 @@ def lines(series: Sequence[Series], x: Axis, y: Axis, *, alt: str) -> Markup:
             drawn += [marker(across(a), up(b), one.index, 4.5) for a, b in zip(one.x, one.y, strict=True)]
             drawn.append(marker(LEFT - 18, height, one.index, 4))
         parts.append(group(*drawn, title=one.summary))
-    return svg(WIDE, bottom + BELOW - 4 + apart * len(series), parts, alt=alt, kind="wide")
+    height = bottom + BELOW - 4 + LINE * len(series)
+    return svg(WIDE, height, parts, title, [one.summary for one in series], "wide")
 
 
 def _bands(one: Series, across: Scale, up: Scale) -> list[Markup]:
@@ -421,7 +425,7 @@ class Spread:
     summary: str
 
 
-def histogram(rows: Sequence[Spread], x: Axis, *, alt: str) -> Markup:
+def histogram(title: str, rows: Sequence[Spread], x: Axis) -> Markup:
     """Rows over one axis, each of its own height: the first kind full, the second faint above it."""
     height, left, room = 110, 16, 56
     bottom = height * len(rows) + 6
@@ -431,10 +435,10 @@ def histogram(rows: Sequence[Spread], x: Axis, *, alt: str) -> Markup:
         drawn = []
         for start, end, full, faint in row.bins:
             at, wide = scale(start) + 1, max(1.0, scale(end) - scale(start) - 2)
-            for count, base, kind in ((full, 0, "solid"), (faint, full, "haze full")):
-                if count:
-                    high = unit * (base + count)
-                    drawn.append(rect(at, ground - high, wide, unit * count, f"{kind} {colour(row.index)}"))
+            for many, base, kind in ((full, 0, "solid"), (faint, full, "haze full")):
+                if many:
+                    high = unit * (base + many)
+                    drawn.append(rect(at, ground - high, wide, unit * many, f"{kind} {colour(row.index)}"))
         drawn += [
             line(scale.start, ground, scale.end, ground, "leader"),
             line(scale(row.median), ground - room, scale(row.median), ground, "median"),
@@ -442,7 +446,7 @@ def histogram(rows: Sequence[Spread], x: Axis, *, alt: str) -> Markup:
             label(left, ground - 65, squeeze(row.under, 56), kind="quiet"),
         ]
         parts.append(group(*drawn, title=row.summary))
-    return svg(WIDE, bottom + 46, parts, alt=alt, kind="wide")
+    return svg(WIDE, bottom + 46, parts, title, [row.summary for row in rows], "wide")
 
 
 # --- bars and squares, a row a layer
@@ -459,7 +463,7 @@ class Layer:
     squares: Sequence[float] = ()
 
 
-def bars(heads: Sequence[str], rows: Sequence[Layer], index: int, *, alt: str) -> Markup:
+def bars(title: str, heads: Sequence[str], rows: Sequence[Layer], index: int) -> Markup:
     """Rows from the bottom up; ``heads`` names the squares, if there are any, and each column of bars."""
     cell, gap, height, wide, left, top, apart = 12, 3, 19, 76, 26, 26, 62
     kind, most = f"{colour(index)} solid", max((len(row.squares) for row in rows), default=0)
@@ -482,56 +486,52 @@ def bars(heads: Sequence[str], rows: Sequence[Layer], index: int, *, alt: str) -
             if high > low:
                 drawn.append(rect(start + wide * low, y + cell / 2 - 1, wide * (high - low), 2, "reach"))
         parts.append(group(label(left - 10, y + 10.5, row.title, "end", "tick"), *drawn, title=row.summary))
-    return svg(starts[-1] + wide + apart - 16, top + len(rows) * height + 12, parts, alt=alt)
+    size = starts[-1] + wide + apart - 16, top + len(rows) * height + 12
+    return svg(*size, parts, title, [row.summary for row in rows])
 
 
 # --- heat maps
 
 
-@dataclass(frozen=True, kw_only=True)
-class Heat:
-    """A square of shares over pairs of named points; ``mark``: the number of a line across, with a word."""
+def heat_map(
+    title: str,
+    words: str,
+    values: Sequence[Sequence[float]],
+    epochs: Sequence[str],
+    mark: tuple[int, str] | None = None,
+) -> Markup:
+    """A square of shares over pairs of epochs, the fainter the smaller; both axes run from the lower left.
 
-    values: Sequence[Sequence[float]]
-    names: Sequence[str]
-    title: str
-    axis: str
-    mark: tuple[int, str] | None = None
-
-
-def heat_map(of: Heat, *, alt: str) -> Markup:
-    """A square a pair of points, the fainter the smaller; both axes run from the lower left."""
+    ``mark``: the number of a line across, with a word; ``words`` are for those who cannot see it.
+    """
     side, left, top, scale = 250, 40, 34, 110
-    size, worst = side / len(of.values), max(map(max, of.values))
+    size, worst = side / len(values), max(map(max, values))
 
     def shade(share: float) -> float:
         return round(0.03 + 0.97 * share, 3)
 
     cells = []
-    for a, row in enumerate(of.values):
+    for a, row in enumerate(values):
         for b, value in enumerate(row):
-            title = tag("title", f"{of.axis}s {of.names[a]} and {of.names[b]}: {100 * value:.1f} % differ")
+            about = tag("title", f"epochs {epochs[a]} and {epochs[b]}: {100 * value:.1f} % differ")
             x, y = left + b * size, top + side - (a + 1) * size
-            cells.append(rect(x, y, size, size, "heat", title, fill_opacity=shade(value / worst if worst else 0.0)))
+            cells.append(rect(x, y, size, size, "heat", about, fill_opacity=shade(value / worst if worst else 0.0)))
     parts = [
-        label(left, top - 12, of.title, kind="name"),
+        label(left, top - 12, title, kind="name"),
         group(*cells),
         rect(left, top, side, side, "frame"),
-        label(left + side / 2, top + side + 16, of.axis, "middle", "tick"),
+        label(left + side / 2, top + side + 16, "epoch", "middle", "tick"),
     ]
-    for at in sorted({0, len(of.names) - 1}):
-        parts.append(label(left + (at + 0.5) * size, top + side + 16, of.names[at], "middle", "tick"))
-        parts.append(label(left - 7, top + side - (at + 0.5) * size + 4, of.names[at], "end", "tick"))
-    if of.mark is not None:
-        x = left + (of.mark[0] + 0.5) * size  # the word keeps clear of the title
+    for at in sorted({0, len(epochs) - 1}):
+        parts.append(label(left + (at + 0.5) * size, top + side + 16, epochs[at], "middle", "tick"))
+        parts.append(label(left - 7, top + side - (at + 0.5) * size + 4, epochs[at], "end", "tick"))
+    if mark is not None:
+        x = left + (mark[0] + 0.5) * size  # the word keeps clear of the title
         place = (x - 4, "start") if x < left + side / 2 else (min(x + 4, left + side), "end")
-        parts.append(line(x, top - 5, x, top + side, "stop"))
-        parts.append(label(place[0], top - 10, of.mark[1], place[1], "stop-word"))
+        parts += [line(x, top - 5, x, top + side, "stop"), label(place[0], top - 10, mark[1], place[1], "stop-word")]
     y, steps = top + side + 44.0, 20
     for k in range(steps):
         parts.append(rect(left + k * scale / steps, y, scale / steps, 9, "heat", fill_opacity=shade(k / (steps - 1))))
-    parts += [
-        label(left, y + 24, "0 %", kind="tick"),
-        label(left + scale, y + 24, f"{100 * worst:.1f} % differ", "middle", "tick"),
-    ]
-    return svg(left + side + 22, top + side + 76, parts, alt=alt)
+    worst_words = label(left + scale, y + 24, f"{100 * worst:.1f} % differ", "middle", "tick")
+    parts += [label(left, y + 24, "0 %", kind="tick"), worst_words]
+    return svg(left + side + 22, top + side + 76, parts, title, [words])

@@ -1,138 +1,117 @@
-"""The figures of a run: each gives a chart its data, a caption, and a text for those who cannot see it."""
+"""The figures of a run: each gives a chart its data, and a caption."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 from markupsafe import Markup
 
 from robust_tickets.report import charts
 from robust_tickets.report import format as numbers
-from robust_tickets.report.charts import DASHES, Axis, around, figure
+from robust_tickets.report.charts import DASHES, Axis, Interval, around, figure
 from robust_tickets.report.run_data import Arm, Attack, Distances, Run, by_layer
 from robust_tickets.stats.classification import FAILED, SUCCESS
 
 PARTS = {"attention": "attention", "feedforward": "feed-forward"}
-CURVES = 8  # in one drawing; with more, one drawing an attack
 BINS = 8  # of a histogram, in a factor of ten
 ROWS = 16  # of a histogram
 POINTS = 48  # of a heat map; a longer search is thinned evenly
 
 
-def _measured(run: Run, attack: str) -> list[tuple[int, Arm, Attack, str]]:
-    """The arms whose accuracy was measured before and under an attack: number, arm, attack, and both in words."""
-    rows = []
-    for i, arm in enumerate(run.arms):
-        found = arm.attack(attack)
-        if found is not None and found.aua is not None and found.clean is not None:
-            words = f"{arm.title}: before {numbers.percent(found.clean)}, under attack {numbers.percent(found.aua)}"
-            rows.append((i, arm, found, words))
-    return rows
+def _points(run: Run, attack: str) -> list[charts.Point]:
+    """The arms whose accuracy was measured before and under an attack."""
+    found = [(i, arm.title, arm.attack(attack)) for i, arm in enumerate(run.arms)]
+    return [
+        charts.Point(
+            index=i,
+            title=title,
+            x=of.clean,
+            y=of.aua,
+            across=of.intervals.get("clean"),
+            along=of.intervals.get("aua"),
+            summary=f"{title}: before {numbers.percent(of.clean)}, under attack {numbers.percent(of.aua)}",
+        )
+        for i, title, of in found
+        if of is not None and of.aua is not None and of.clean is not None
+    ]
 
 
 def glance(run: Run, attack: str) -> Markup | None:
     """The fall of accuracy from before to under attack, of the same texts, a row an arm."""
+    title, points = run.attack_titles[attack], _points(run, attack)
     rows = [
-        charts.Dot(index=i, title=arm.title, start=found.clean, end=found.aua or 0.0, interval=found.intervals.get("aua"), summary=words)
-        for i, arm, found, words in _measured(run, attack)
-    ]  # fmt: skip
-    title = run.attack_titles[attack]
-    alt = f"Accuracy on the attacked texts before and under {title}. " + "; ".join(row.summary for row in rows)
+        charts.Dot(index=p.index, title=p.title, start=p.x, end=p.y, interval=p.along, summary=p.summary)
+        for p in points
+    ]
     caption = f"Outlined: accuracy on the attacked texts before the attack. Filled: under {title}; the haze is its 95{numbers.GLUE}% interval."
-    return figure([charts.dots(rows, numbers.percent, alt=alt)], caption, "glance") if rows else None
+    drawing = charts.dots(f"Accuracy on the attacked texts before and under {title}", rows)
+    return figure([drawing], caption, "glance") if rows else None
 
 
 def scatter(run: Run, attack: str) -> Markup | None:
     """Clean against robust: every arm a point with both intervals. Up and to the right is better."""
-    points = [
-        charts.Point(
-            index=i, title=arm.title, x=found.clean or 0.0, across=found.intervals.get("clean"), y=found.aua or 0.0,
-            along=found.intervals.get("aua"), summary=words,
-        )
-        for i, arm, found, words in _measured(run, attack)
-    ]  # fmt: skip
+    title, points = run.attack_titles[attack], _points(run, attack)
     if len(points) < 2:  # one point has nothing to compare with
         return None
-    title = run.attack_titles[attack]
-    alt = f"Accuracy on the attacked texts before the attack against that under {title}. "
+    x = Axis.linear("accuracy before the attack, %", *_range(v for p in points for v in (p.x, *(p.across or ()))))
+    y = Axis.linear("accuracy under attack, %", *_range(v for p in points for v in (p.y, *(p.along or ()))), about=6)
+    drawing = charts.scatter(
+        f"Accuracy on the attacked texts before the attack against that under {title}", points, x, y
+    )
     caption = (
         f"Accuracy on the attacked texts, before and under {title}; bars are 95{numbers.GLUE}% intervals. "
         "Higher and further right is better. The axes do not start at zero."
     )
-    x = Axis.linear("accuracy before the attack, %", *_range([v for p in points for v in (p.x, *(p.across or ()))]))
-    y = Axis.linear("accuracy under attack, %", *_range([v for p in points for v in (p.y, *(p.along or ()))]), about=6)
-    return figure([charts.scatter(points, x, y, alt=alt + "; ".join(p.summary for p in points))], caption)
+    return figure([drawing], caption)
 
 
-def _range(values: list[float]) -> tuple[float, float]:
-    return around(values, max(2.0, 0.12 * (max(values) - min(values))))
+def _range(values: Iterable[float]) -> Interval:
+    found = list(values)
+    return around(found, max(2.0, 0.12 * (max(found) - min(found))))
 
 
-def budget_curves(run: Run) -> list[Markup]:
-    """Accuracy against query budget, in one figure, or one an attack where there are many curves."""
-    every = [(key, i, arm.attack(key)) for key in run.attack_titles for i, arm in enumerate(run.arms)]
-    found = [(key, i, points) for key, i, attack in every if attack is not None and len(points := _points(attack)) > 1]
-    keys = list(run.attack_titles)
-    groups = [found] if len(found) <= CURVES else [[one for one in found if one[0] == key] for key in keys]
-    return [_budget(run, group) for group in groups if group]
-
-
-def _points(attack: Attack) -> list[tuple[float, float, tuple[float, float]]]:
-    """The curve of a result: budget, accuracy and its interval; nothing where it is none."""
-    try:
-        return [
-            (
-                float(point["budget"]),
-                float(point["accuracy"]),
-                (float(point["interval"][0]), float(point["interval"][1])),
-            )
-            for point in attack.curve
-        ]
-    except (LookupError, TypeError, ValueError):
-        return []
-
-
-def _budget(run: Run, group: Sequence[tuple[str, int, list[tuple[float, float, tuple[float, float]]]]]) -> Markup:
-    keys, series = list(run.attack_titles), []
+def budget_curve(run: Run, attack: str) -> Markup | None:
+    """Accuracy against query budget, a line an arm."""
+    title, found = run.attack_titles[attack], [(i, arm, arm.attack(attack)) for i, arm in enumerate(run.arms)]
+    curves = [(i, arm, points) for i, arm, of in found if of is not None and len(points := _curve(of)) > 1]
+    if not curves:
+        return None
     # budgets at which no text has fallen yet are left out, but for the last
-    flat = [sum(value == points[0][1] for _, value, _ in points) for _, _, points in group]
-    low = min(points[min(count, len(points) - 1) - 1][0] for count, (_, _, points) in zip(flat, group, strict=True))
-    for key, i, points in group:
+    flat = [sum(value == points[0][1] for _, value, _ in points) for *_, points in curves]
+    low = min(points[min(count, len(points) - 1) - 1][0] for count, (*_, points) in zip(flat, curves, strict=True))
+    series = []
+    for i, arm, points in curves:
         shown = [point for point in points if point[0] >= low]
-        name = ", ".join([run.arms[i].title, *([run.attack_titles[key]] if len(keys) > 1 else [])])
         values = ", ".join(f"{numbers.percent(value)} after {budget:g}" for budget, value, _ in shown)
+        x, y, bands = zip(*((math.log10(budget), value, band) for budget, value, band in shown), strict=True)
+        look, words = i % DASHES, f"{arm.title}: {values} queries"
         series.append(
-            charts.Series(
-                index=i,
-                title=run.arms[i].title,
-                summary=f"{name}: {values} queries",
-                x=[math.log10(budget) for budget, _, _ in shown],
-                y=[value for _, value, _ in shown],
-                bands=[interval for _, _, interval in shown],
-                under=run.attack_titles[key] if len(keys) > 1 else "",
-                dash=keys.index(key) % DASHES,
-                marked=True,
-            )
+            charts.Series(index=i, title=arm.title, summary=words, x=x, y=y, bands=bands, dash=look, marked=True)
         )
+    ends = math.log10(low), max(one.x[-1] for one in series)
     exact = (
         "with two classes each point is what a run with that budget finds"
         if len(run.labels) == 2
         else "with more than two classes a run with that budget may find a little more"
     )
     caption = (
-        f"Accuracy within a budget of so many queries a text, read off one run of each attack: {exact}. The haze is the "
+        f"Accuracy under {title} within a budget of so many queries a text, read off one run of the attack: {exact}. The haze is the "
         f"95{numbers.GLUE}% interval; the axis of the queries is logarithmic. A curve ends where its run had no more queries to ask."
     )
-    if len({one.dash for one in series}) > 1:
-        caption += " A colour is an arm, a kind of line an attack."
-    ends = math.log10(low), max(one.x[-1] for one in series)
-    x = Axis.powers("query budget a text", *ends, numbers.count)
-    y = Axis.linear("accuracy within the budget, %", 0, 100)
-    alt = "Accuracy against query budget. " + "; ".join(one.summary for one in series)
-    return figure([charts.lines(series, x, y, alt=alt)], caption)
+    x_axis, y_axis = Axis.powers("query budget a text", *ends), Axis.linear("accuracy within the budget, %", 0, 100)
+    return figure([charts.lines(f"Accuracy under {title} against query budget", series, x_axis, y_axis)], caption)
+
+
+def _curve(attack: Attack) -> list[tuple[float, float, Interval]]:
+    """Budget, accuracy and its interval; nothing where the result has no such curve."""
+    try:
+        points = [(point["budget"], point["accuracy"], *point["interval"]) for point in attack.curve]
+        return [(float(budget), float(value), (float(a), float(b))) for budget, value, a, b in points]
+    except (LookupError, TypeError, ValueError):
+        return []
 
 
 def query_histogram(run: Run) -> Markup | None:
@@ -147,8 +126,7 @@ def query_histogram(run: Run) -> Markup | None:
     )
     low = math.floor(min(start for row in rows for start, *_ in row.bins))
     high = max(end for row in rows for _, end, *_ in row.bins)
-    alt = "Queries a text. " + "; ".join(row.summary for row in rows)
-    return figure([charts.histogram(rows, Axis.powers("queries a text", low, high, numbers.count), alt=alt)], caption)
+    return figure([charts.histogram("Queries a text", rows, Axis.powers("queries a text", low, high))], caption)
 
 
 def _spread(run: Run, title: str, index: int, attack: Attack) -> charts.Spread | None:
@@ -158,15 +136,15 @@ def _spread(run: Run, title: str, index: int, attack: Attack) -> charts.Spread |
         return None
     median = every[(len(every) - 1) // 2]
     one, other = (Counter(math.floor(BINS * math.log10(q)) for q in some) for some in (won, held))
-    names = [run.arms[index].title, *([title] if len(run.attack_titles) > 1 else [])]
+    arm, of = run.arms[index].title, [title] if len(run.attack_titles) > 1 else []
     summary = f"median {median}, from {every[0]} to {every[-1]} queries; {len(won)} fooled, {len(held)} held"
     return charts.Spread(
         index=index,
-        title=names[0],
-        under=", ".join([*names[1:], f"median {numbers.count(median)}"]),
+        title=arm,
+        under=", ".join([*of, f"median {numbers.count(median)}"]),
         bins=[(b / BINS, (b + 1) / BINS, one[b], other[b]) for b in sorted(one | other)],
         median=math.log10(median),
-        summary=f"{', '.join(names)}: {summary}",
+        summary=f"{', '.join([arm, *of])}: {summary}",
     )
 
 
@@ -193,18 +171,15 @@ def layers(arm: Arm, index: int) -> Markup | None:
         for k, (parts, squares) in enumerate(rows, 1)
     ]
     names = list(rows[0][0])
-    total = {
-        name: (sum(parts[name][0] for parts, _ in rows), sum(parts[name][1] for parts, _ in rows)) for name in names
-    }
-    alt = f"{arm.title}. " + "; ".join(row.summary for row in drawn)
-    return figure([charts.bars(names, drawn, index, alt=alt)], f"{arm.title}: {_counted(total)}.", "layers")
+    total = {name: tuple(map(sum, zip(*(parts[name] for parts, _ in rows), strict=True))) for name in names}
+    return figure([charts.bars(arm.title, names, drawn, index)], f"{arm.title}: {_counted(total)}.", "layers")
 
 
 def _kept(mask: np.ndarray) -> tuple[int, int]:
     return int(np.count_nonzero(mask)), mask.size
 
 
-def _counted(parts: Mapping[str, tuple[int, int]]) -> str:
+def _counted(parts: Mapping[str, tuple[int, ...]]) -> str:
     return ", ".join(f"{kept:,} of {of:,} {name}" for name, (kept, of) in parts.items())
 
 
@@ -221,34 +196,24 @@ def heat(arm: Arm) -> Markup | None:
 
 def maps(found: Distances, title: str) -> dict[str, Markup]:
     """The drawing of each group."""
-    worst = {name: max((max(row) for row in rows), default=0.0) for name, rows in found.groups.items()}
-    distances = ", ".join(f"{name} up to {100 * d:.1f} %" for name, d in worst.items())
-    alt = f"Mask distances of the search for {title}: {distances}.{_stopped(found)}"
+    drawings, shown = {}, _thin(found)
     at, word = (found.drawn_at, "drawn here") if found.rule_at is None else (found.rule_at, "rule stops")
-    shown = _thin(found)
-    return {
-        name: charts.heat_map(
-            charts.Heat(
-                values=[[rows[i][j] for j in shown] for i in shown],
-                names=[f"{found.points[i]:.2f}" for i in shown],
-                title=name,
-                axis="epoch",
-                mark=None if at is None else (shown.index(at), word),
-            ),
-            alt=f"{name}. {alt}",
-        )
-        for name, rows in found.groups.items()
-    }
+    mark, epochs = None if at is None else (shown.index(at), word), [f"{found.points[i]:.2f}" for i in shown]
+    for name, rows in found.groups.items():
+        worst = 100 * max((max(row) for row in rows), default=0.0)
+        words = f"Mask distances of the search for {title}: up to {worst:.1f} %.{_stopped(found)}"
+        drawings[name] = charts.heat_map(name, words, [[rows[i][j] for j in shown] for i in shown], epochs, mark)
+    return drawings
 
 
 def _stopped(found: Distances) -> str:
     """Where the search stopped and the ticket was drawn, in words; empty where that is not known."""
     if found.stopped_at is None or found.drawn_at is None:
         return ""
-    rule = f" by the rule “{found.rule}”" if found.rule else ""
     words = f" The search stopped at epoch {found.points[found.stopped_at]:.2f}; "
     if found.rule_at is not None:
         return f"{words}its rule would have stopped it at epoch {found.points[found.rule_at]:.2f}."
+    rule = f" by the rule “{found.rule}”" if found.rule else ""
     words += f"the ticket was drawn at epoch {found.points[found.drawn_at]:.2f}{rule}."
     return words if found.converged else f"{words} The masks did not converge."
 
@@ -256,5 +221,5 @@ def _stopped(found: Distances) -> str:
 def _thin(found: Distances) -> list[int]:
     """Points that are shown, those that are marked among them."""
     points = len(found.points)
-    kept = {round(k * (points - 1) / (POINTS - 1)) for k in range(POINTS)} if points > POINTS else set(range(points))
+    kept = set(np.linspace(0, points - 1, min(points, POINTS)).round().astype(int).tolist())
     return sorted(kept | {one for one in (found.drawn_at, found.rule_at) if one is not None})

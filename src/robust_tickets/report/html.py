@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from importlib.resources import files
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
@@ -44,7 +44,6 @@ OUTCOMES = {
     "error": "error",
 }
 
-
 ENVIRONMENT = Environment(
     loader=PackageLoader("robust_tickets.report"),
     autoescape=True,
@@ -53,6 +52,7 @@ ENVIRONMENT = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+ENVIRONMENT.globals.update(colour=colour, folded=folded, opening=opening, words=OUTCOMES, numbers=vars(numbers))
 MACROS: Any = ENVIRONMENT.get_template("macros.html.j2").module
 
 
@@ -126,12 +126,10 @@ def _view(run: Run, key: str, level: str) -> dict[str, Any]:
         for attack in titles or (None,)
     ]
     shown = {column.key for part in parts for column in part["arms"].columns}
-    drawn: list[tuple[str, str, Sequence[Markup | None]]] = []
-    for k, attack in enumerate(titles):
-        drawn.append((f"figure-{k}", named("Clean against robust", attack), [figures.scatter(run, attack)]))
-    drawn.append(("budget", "Accuracy against query budget", figures.budget_curves(run)))
-    drawn.append(("queries", "How many queries it took", [figures.query_histogram(run)]))
-    f1 = {arm.title: arm.evaluation.macro_f1 for arm in run.arms if arm.evaluation}
+    drawn = [(named("Clean against robust", attack), [figures.scatter(run, attack)]) for attack in titles]
+    drawn.append(("Accuracy against query budget", [figures.budget_curve(run, attack) for attack in titles]))
+    drawn.append(("How many queries it took", [figures.query_histogram(run)]))
+    f1 = [(arm.title, arm.evaluation.macro_f1) for arm in run.arms if arm.evaluation]
     return {
         "run": run,
         "key": key,
@@ -145,8 +143,8 @@ def _view(run: Run, key: str, level: str) -> dict[str, Any]:
         "numbers": parts,
         "legend": [column for column in COLUMNS if column.key in shown],  # tooltips need a mouse
         "per_class": per_class_table(run),
-        "macro_f1": ", ".join(f"{title} {numbers.percent(value)}" for title, value in f1.items() if value is not None),
-        "figures": [(name, title, some) for name, title, every in drawn if (some := list(filter(None, every)))],
+        "macro_f1": f1,
+        "figures": [(title, some) for title, every in drawn if (some := list(filter(None, every)))],
         "origins": any(arm.branch for arm in run.arms),
         "layers": list(filter(None, (figures.layers(arm, i) for i, arm in enumerate(run.arms)))),
         "kinds": {arm.ticket.kind for arm in run.arms if arm.ticket is not None},
@@ -188,69 +186,94 @@ def _searches(run: Run) -> list[Arm]:
 # --- the attacked texts: all are in the page; the script shows them page by page
 
 
-def _texts(run: Run) -> dict[str, Any] | None:
-    """The attacked texts, those on which the arms differ first; their number and size are limited for the browser."""
-    sentences, cards = list[str](), list[Markup]()
-    labels, attacks = dict[str, str](), dict[str, str]()
-    many = len(run.attack_titles)
-    for place, (key, title) in enumerate(run.attack_titles.items()):
-        cases: dict[str, list[tuple[int, ExampleOutcome]]] = {}  # the results of every text, each with its arm's number
-        for i, arm in enumerate(run.arms):
-            for example in found.texts if (found := arm.attack(key)) else ():
-                cases.setdefault(example.id, []).append((i, example))
-        if not cases:
-            continue
-        statuses = {id: {example.status for _, example in outcomes} for id, outcomes in cases.items()}
-        size, first = SIZE // many, len(cards)
-        for id in sorted(cases, key=lambda id: (len(statuses[id]) == 1, statuses[id] == {"skipped"}))[: MOST // many]:
-            card = MACROS.card(_case(run, place, title if many > 1 else "", cases[id]))
-            size -= len(card)
-            if size < 0 and len(cards) > first:
+class Result(NamedTuple):
+    """What became of a text on one arm; ``texts``: the attack's, column by column, where it is kept."""
+
+    arm: int
+    title: str
+    status: str
+    notes: str
+    texts: Sequence[str] = ()
+
+
+class Case(NamedTuple):
+    """An attacked text, in columns, with its result on each arm. ``value`` of its label is what the filter takes."""
+
+    id: str
+    label: str
+    original: Sequence[str]
+    results: Sequence[Result]
+    value: str = ""
+
+    @property
+    def differs(self) -> bool:
+        return len({one.status for one in self.results}) > 1
+
+    @property
+    def changes(self) -> list[tuple[Result, list[tuple[str, str]]]]:
+        """Each result with the columns before and after."""
+        return [
+            (one, list(zip_longest(self.original[: len(one.texts)], one.texts, fillvalue=""))) for one in self.results
+        ]
+
+
+def cards(groups: Mapping[str, Iterable[Case]], most: int, size: int, unfolded: int) -> tuple[Markup, int]:
+    """Cards of the texts of each attack with their filters, and how many they are.
+
+    Those on which the arms differ come first; ``most`` texts are shown and ``size`` characters of markup, over all attacks.
+    """
+    found, arms, labels = list[Markup](), dict[str, str](), dict[str, str]()
+    for k, (title, cases) in enumerate(groups.items()):
+        left, begun = size // len(groups), len(found)
+        ranked = sorted(cases, key=lambda case: (not case.differs, -sum(bool(one.texts) for one in case.results)))
+        for case in ranked[: max(1, most // len(groups))]:
+            card = MACROS.card(case, k, title if len(groups) > 1 else "")
+            left -= len(card)
+            if left < 0 and len(found) > begun:
                 break
-            cards.append(card)
-            label = cases[id][0][1].label
-            labels[f"={label}"], attacks[str(place)] = run.label(label), title
-        words = f"{len(cases)} texts attacked with {title}"
-        if len(run.arms) > 1:
-            words += f"; the arms differ on {sum(len(found) > 1 for found in statuses.values())}, which come first"
-        if len(cards) - first < len(cases):
-            words += f"; {len(cards) - first} are shown, examples.jsonl holds all"
-        sentences.append(f"{words}.")
-    arms = {str(i): arm.title for i, arm in enumerate(run.arms)}
+            found.append(card)
+            arms |= {str(one.arm): one.title for one in case.results}
+            labels |= {case.value: case.label} if case.value else {}
     fields = [
-        ("Attack ", "attack", "any", attacks), ("Outcome ", "outcome", "any", OUTCOMES), ("for ", "arm", "any arm", arms),
+        ("Attack ", "attack", "any", dict(zip(map(str, range(len(groups))), groups, strict=True))),
+        ("Outcome ", "outcome", "any", OUTCOMES),
+        ("for ", "arm", "any arm", arms),
         ("True label ", "label", "any", dict(sorted(labels.items()))),
-    ]  # fmt: skip
-    fields = [field for field in fields if len(field[-1]) > 1]
-    return {"sentences": sentences, "fields": fields, "first": cards[:OPEN], "more": cards[OPEN:]} if cards else None
+    ]
+    shown = [field for field in fields if len(field[-1]) > 1]
+    return MACROS.cases(shown, len(arms) > 1, found[:unfolded], found[unfolded:]), len(found)
 
 
-def _case(run: Run, attack: int, title: str, outcomes: Sequence[tuple[int, ExampleOutcome]]) -> dict[str, Any]:
-    """The template's values of one text."""
-    first = outcomes[0][1]
-    rows = []
-    for i, example in outcomes:
-        new = example.perturbed or () if example.status == "success" else ()
-        row = {
-            "arm": i,
-            "title": run.arms[i].title,
-            "colour": colour(i),
-            "status": example.status,
-            "word": OUTCOMES[example.status],
-            "notes": _notes(run, example),
-            "perturbed": [folded(a, b) for a, b in zip_longest(example.original[: len(new)], new, fillvalue="")],
-        }
-        rows.append(row)
-    return {
-        "id": first.id,
-        "attack": attack,
-        "title": title,
-        "label": run.label(first.label),
-        "value": f"={first.label}",  # of the filter, never empty, which means any
-        "differs": len({example.status for _, example in outcomes}) > 1,
-        "original": [opening(column) for column in first.original],
-        "outcomes": rows,
-    }
+def _texts(run: Run) -> dict[str, Any] | None:
+    """The attacked texts of a run, with a sentence on those of each attack."""
+    groups = {title: cases for key, title in run.attack_titles.items() if (cases := _cases(run, key))}
+    if not groups:
+        return None
+    markup, shown = cards(groups, MOST, SIZE, OPEN)
+    sentences = []
+    for title, cases in groups.items():
+        differ = (
+            f"; the arms differ on {sum(case.differs for case in cases)}, which come first" if len(run.arms) > 1 else ""
+        )
+        sentences.append(f"{len(cases)} texts attacked with {title}{differ}.")
+    if shown < sum(map(len, groups.values())):
+        sentences.append(f"{shown} are shown, examples.jsonl holds all.")
+    return {"sentences": sentences, "cards": markup}
+
+
+def _cases(run: Run, attack: str) -> list[Case]:
+    outcomes: dict[str, list[tuple[int, ExampleOutcome]]] = {}  # of every text, each with its arm's number
+    for i, arm in enumerate(run.arms):
+        for example in found.texts if (found := arm.attack(attack)) else ():
+            outcomes.setdefault(example.id, []).append((i, example))
+    cases = []
+    for id, every in outcomes.items():
+        first, results = every[0][1], []
+        for i, one in every:
+            texts = one.perturbed or () if one.status == "success" else ()
+            results.append(Result(i, run.arms[i].title, one.status, _notes(run, one), texts))
+        cases.append(Case(id, run.label(first.label), first.original, results, f"={first.label}"))
+    return cases
 
 
 def _notes(run: Run, example: ExampleOutcome) -> str:

@@ -114,7 +114,7 @@ def read_runs(wanted: Wanted, outcomes: Sequence[Outcome], folder: Path | None =
     if metric == "clean":  # on the whole split, not only on the attacked examples
         trained = [one for one in trained if wanted.split in (None, one.clean.get("split"))]
     if metric == "seconds":
-        trained = _alone(trained, _device(there))
+        trained = _alone(trained, device_of(there))
     split = str(trained[0].clean.get("split", "")) if metric == "clean" and trained else ""
     found = [(one, MEASURES[metric].take(one)) for one in trained]
     return _reading(wanted, found, MEASURES[metric].why, timed=metric == "seconds", split=split)
@@ -235,7 +235,7 @@ def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Re
 
 def _speedup(wanted: Wanted, own: Sequence[Outcome], there: Sequence[Outcome]) -> Reading:
     """Speed-ups as printed: EarlyRobust counts its search; ORTicket leaves out its one search for all tasks."""
-    device = _device(own)
+    device = device_of(own)
     own, here = _alone(own, device), [one for one in there if str(one.env.get("device")) == device]
     base = read_runs(replace(wanted, arm=BASES[wanted.metric], metric="seconds"), here)
     if not own or not base.units:
@@ -253,7 +253,7 @@ def _speedup(wanted: Wanted, own: Sequence[Outcome], there: Sequence[Outcome]) -
     return _reading(wanted, [(one, ratio(one)) for one in own], NOT_ALONE, timed=True, substituted=(against,))
 
 
-def _device(there: Sequence[Outcome]) -> str:
+def device_of(there: Sequence[Outcome]) -> str:
     """The device on which most runs of a task were timed alone: seconds of two devices are not compared."""
     counts = Counter(str(one.env.get("device")) for one in there if timed_alone(one))
     return max(sorted(counts), key=counts.__getitem__, default="")

@@ -14,9 +14,9 @@ from robust_tickets.files import write_text
 from robust_tickets.report import charts
 from robust_tickets.report.charts import DASHES, around
 from robust_tickets.report.format import plural
-from robust_tickets.report.tables import Table, plain_table
+from robust_tickets.report.tables import plain_table
 from robust_tickets.reproduce import published
-from robust_tickets.reproduce.aggregate import Reading, Wanted, attacks_of, notes_of, place, read_runs, timed_alone
+from robust_tickets.reproduce.aggregate import Reading, Wanted, attacks_of, device_of, notes_of, place, read_runs
 from robust_tickets.reproduce.arms import (
     Row,
     arms,
@@ -58,10 +58,6 @@ class Drawn:
     @property
     def why(self) -> str:
         return " ".join(dict.fromkeys(panel.why for panel in self.panels if panel.why))
-
-    @property
-    def tables(self) -> list[Table]:
-        return [panel.table for panel in self.panels if panel.table is not None]
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -195,35 +191,44 @@ def _traced(arm: str, outcomes: Sequence[Outcome], key: str) -> Points:
     return [(x, Reading(name=arm, runs=tuple(at[x]))) for x in epochs]
 
 
-def lines(
-    title: str, what: str, axis: Axis, series: Lines, scale: tuple[float, float], *, plain: bool = False
-) -> Panel:
-    """One panel: ``what`` is measured on ``scale``; ``plain`` lines have neither markers nor single runs."""
+def lines(title: str, what: str, axis: Axis, series: Lines, up: charts.Interval, *, plain: bool = False) -> Panel:
+    """One panel: ``what`` is measured on a scale over ``up``; ``plain`` lines have neither markers nor single runs."""
     every = [x for _, points in series.values() for x, _ in points if x is not None]
     across = (
         charts.Axis.linear(axis.title, min(every), max(every))
         if plain
         else charts.Axis.at(axis.title, every, axis.words)
     )
-    up = charts.Axis.linear(what if len(what) < 30 else "accuracy under attack, %", *scale)
-    drawn, table, sources = [], [], dict[str, None]()
+    drawn, table = [], []
     for name, (index, points) in series.items():
         level = [(end, one) for x, one in points if x is None for end in (across.low, across.high)]  # not swept
-        own = level or sorted(((x, one) for x, one in points if x is not None), key=lambda point: point[0])
+        swept = [(x, one) for x, one in points if x is not None]
+        xs, own = zip(*(level or sorted(swept, key=lambda point: point[0])), strict=True)
         drawn.append(
             charts.Series(
-                index=index, title=name, summary=f"{name}: from {own[0][1].mean:.1f} to {own[-1][1].mean:.1f}", dash=index % DASHES,
-                marked=not plain, x=[x for x, _ in own], y=[one.mean for _, one in own], bands=[one.band for _, one in own],
-                runs=() if level or plain else [one.values for _, one in own],
+                index=index,
+                title=name,
+                summary=f"{name}: from {own[0].mean:.1f} to {own[-1].mean:.1f}",
+                dash=index % DASHES,
+                marked=not plain,
+                x=xs,
+                y=[one.mean for one in own],
+                bands=[one.band for one in own],
+                runs=() if level or plain else [one.values for one in own],
             )
-        )  # fmt: skip
+        )
         for x, one in points:
             each = " ".join(f"{value:.1f}" for value in one.values)
             table.append((name, "–" if x is None else axis.words(x), *one.cells, each))
-            sources |= dict.fromkeys(one.sources)
     heads, name = ("Line", axis.title, "Mean", "95 % interval", "Runs", "Each run"), f"{title}: {what}"
-    drawing = charts.lines(drawn, across, up, alt=f"{title}, {what}. " + "; ".join(one.summary for one in drawn))
-    return Panel(title=name, svg=drawing, table=plain_table(name, heads, table), sources=tuple(sources))
+    y = charts.Axis.linear(what if len(what) < 30 else "accuracy under attack, %", *up)
+    sources = dict.fromkeys(source for _, points in series.values() for _, one in points for source in one.sources)
+    return Panel(
+        title=name,
+        svg=charts.lines(name, drawn, across, y),
+        table=plain_table(name, heads, table),
+        sources=tuple(sources),
+    )
 
 
 class Swept(NamedTuple):
@@ -340,19 +345,13 @@ def pareto(
     wanted = Wanted(arm="", task=task, metric="aua", attack=attack, backbone=backbone)
     own = sorted((one for one in outcomes if wanted.beside(one)), key=lambda one: one.unit)
     looks = looks or {arm: index for index, arm in enumerate(sorted({one.unit.arm for one in own}))}
-    timed = {(str(one.env.get("device", "")), one.unit.arm) for one in own if timed_alone(one)}
-    devices = Counter(device for device, _ in sorted(timed))
-    device = devices.most_common(1)[0][0] if devices else ""  # the one that most arms were timed on
-    on_it = [one for one in own if timed_alone(one) and str(one.env.get("device", "")) == device]
+    device = device_of(own)
     panels = []
     for measure, (what, counted) in COSTS.items():
         spots = []
         for arm, index in looks.items():
-            sized = replace(wanted, arm=arm, metric=measure, attack=None)
-            size, aua = (
-                read_runs(sized, on_it if measure == "seconds" else own),
-                read_runs(replace(wanted, arm=arm), own),
-            )
+            size = read_runs(replace(wanted, arm=arm, metric=measure, attack=None), own)
+            aua = read_runs(replace(wanted, arm=arm), own)
             if size.units and aua.units:
                 spots.append(Spot(index, distinct_title(arm, looks), size.mean, aua))
         title = f"{where}: accuracy under {by} against {what}"
@@ -375,11 +374,17 @@ def _pareto(spots: Sequence[Spot], what: str, title: str) -> Panel:
     spots = sorted(spots, key=lambda one: (not best[one.look], -len(one.aua.units), len(one.title), one.look))
     points = [
         charts.Point(
-            index=spot.look, title=spot.title, x=spot.x, y=spot.aua.mean, along=spot.aua.band, few=spot.few, named=k < NAMED,
+            index=spot.look,
+            title=spot.title,
+            x=spot.x,
+            y=spot.aua.mean,
+            along=spot.aua.band,
+            few=spot.few,
+            named=k < NAMED,
             summary=f"{spot.title}: {spot.aua.mean:.1f} ({plural(len(spot.aua.units), 'run')}) at {spot.x:.3g}",
         )
         for k, spot in enumerate(spots)
-    ]  # fmt: skip
+    ]
     across = [point.x for point in points]
     up = [v for point in points for v in (point.y, *(point.along or ()))]
     pad = 0.12 * (max(across) - min(across)) or 1.0
@@ -387,16 +392,9 @@ def _pareto(spots: Sequence[Spot], what: str, title: str) -> Panel:
     y = charts.Axis.linear("accuracy under attack, %", *around(up, max(2.0, 0.08 * (max(up) - min(up)))), 6)
     # what is to be had at most for a given cost: level from an arm to the next dearer one
     steps = sorted((spot.x, spot.aua.mean) for spot in spots if best[spot.look])
-    drawing = charts.scatter(points, x, y, alt=f"{title}. " + "; ".join(one.summary for one in points), steps=steps)
-    heads = ("Arm", what, "Under attack, %", "95 % interval", "Runs", "On the frontier")
-    table = [
-        (
-            spot.title,
-            f"{spot.x:.1f}",
-            *spot.aua.cells,
-            "too few runs" if spot.few else "yes" if best[spot.look] else "no",
-        )
-        for spot in sorted(spots, key=lambda spot: -spot.aua.mean)
-    ]
-    sources = tuple(source for spot in spots for source in spot.aua.sources)
-    return Panel(title=title, svg=drawing, table=plain_table(title, heads, table), sources=sources)
+    heads, table = ("Arm", what, "Under attack, %", "95 % interval", "Runs", "On the frontier"), []
+    for spot in sorted(spots, key=lambda spot: -spot.aua.mean):
+        on = "too few runs" if spot.few else "yes" if best[spot.look] else "no"
+        table.append((spot.title, f"{spot.x:.1f}", *spot.aua.cells, on))
+    drawing, sources = charts.scatter(title, points, x, y, steps), [one for spot in spots for one in spot.aua.sources]
+    return Panel(title=title, svg=drawing, table=plain_table(title, heads, table), sources=tuple(sources))

@@ -258,10 +258,7 @@ def strips(found: Sequence[Standing]) -> list[Markup]:
             )  # fmt: skip
         if dots:
             low, high = around(values, max(1.0, 0.06 * (max(values) - min(values))))
-            alt = f"{caption} " + "; ".join(dot.summary for dot in dots)
-            figures.append(
-                charts.figure([charts.dots(dots, numbers.percent, alt=alt, low=low, high=high)], caption, "strip")
-            )
+            figures.append(charts.figure([charts.dots(caption, dots, low, high)], caption, "strip"))
     return figures
 
 

@@ -143,7 +143,7 @@ def survivors_by_layer(outcomes: Sequence[Outcome], title: str) -> Panel:
         table.append((str(layer + 1), *(cell for own in shares.values() for cell in (mean_percent(own), _ends(own)))))
     searches = f"{len(shapes)} search{'es' * (len(shapes) > 1)}"
     names = ["heads", *(name for name in parts if name != "heads")] if squares else parts
-    drawing = charts.bars(names, layers, 0, alt=f"{title}, {searches}. " + "; ".join(one.summary for one in layers))
+    drawing = charts.bars(f"{title}, {searches}", names, layers, 0)
     columns = [words for name in parts for words in (f"{name}, mean %", f"{name}, lowest to highest %")]
     name = f"{title}: share that survives, {searches}"
     return Panel(title=name, svg=drawing, table=plain_table(name, ("Layer", *columns), table), sources=sources)
