@@ -28,7 +28,7 @@ def test_compact_gated_and_zeroed_agree(family: str) -> None:
     clf = tiny_classifier(family).to("cuda")
     ticket = RandomTicket(heads=0.25, neurons=0.5, seed=1)(clf).ticket
     gates = Gates(clf.model)
-    gates.set_masks(ticket)
+    gates.set_masks(ticket.masks)
     with gates:
         gated = clf.logits(TEXTS)
     np.testing.assert_allclose(compact(clf, ticket).logits(TEXTS), gated, atol=1e-5)

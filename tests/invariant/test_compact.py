@@ -82,7 +82,7 @@ def test_three_forms_agree(family: str, kept: Any) -> None:
     before = clf.digest
     small = rt.compact(clf, ticket)
     with Gates(clf.model) as gates:
-        gates.set_masks(ticket)
+        gates.set_masks(ticket.masks)
         gated = clf.logits(TEXTS)
     np.testing.assert_allclose(small.logits(TEXTS), gated, atol=1e-5)
     np.testing.assert_allclose(small.logits(TEXTS), zero_outside(clf, ticket).logits(TEXTS), atol=1e-5)
@@ -103,7 +103,7 @@ def test_bare_models_too(family: str, auto: str) -> None:
     back = rt.expand(small)
     assert torch.equal(torch.get_rng_state(), state), "compacting drew random numbers"
     with Gates(model) as gates:
-        gates.set_masks(ticket)
+        gates.set_masks(ticket.masks)
         gated = outputs(model, batch)
     torch.testing.assert_close(outputs(small, batch), gated, atol=1e-5, rtol=0)
     assert not torch.allclose(gated, outputs(model, batch), atol=1e-2), (
@@ -219,7 +219,7 @@ def test_one_training_step(family: str) -> None:
     small, batch = rt.compact(clf, ticket).model, {**batch_for(family), "labels": torch.tensor([0, 1, 2, 1, 0])}
     small(**batch).loss.backward()
     with Gates(clf.model) as gates:
-        gates.set_masks(ticket)
+        gates.set_masks(ticket.masks)
         clf.model(**batch).loss.backward()
     where = {c.name: c for c in cuts(clf.model, layout_of(clf.model), {g: ticket.kept(g) for g in ticket.masks})}
     big = dict(clf.model.named_parameters())
@@ -370,7 +370,7 @@ def test_wrong_tickets_are_refused() -> None:
         with refused(code):
             rt.compact(model, ticket)
     with refused("ticket.shape"):
-        Gates(small.model).set_masks(ticket)
+        Gates(small.model).set_masks(ticket.masks)
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def test_the_forms_agree_under_each_attention(family: str, attention: str) -> No
     less = rt.compact(clf, ticket)
     assert less.model.config._attn_implementation == attention
     with Gates(clf.model) as gates:
-        gates.set_masks(ticket)
+        gates.set_masks(ticket.masks)
         gated = clf.logits(TEXTS)
     np.testing.assert_allclose(less.logits(TEXTS), gated, atol=1e-5)
     np.testing.assert_allclose(rt.expand(less).logits(TEXTS), gated, atol=1e-5)

@@ -28,7 +28,7 @@ ticket = rt.Ticket.from_kept(model, heads=[[0, 3], [2]], neurons=[list(range(12)
 ids = torch.tensor([[5, 6, 7, 8, 9, 10]])
 whole = model(ids).logits
 with Gates(model) as gates:
-    gates.set_masks(ticket)
+    gates.set_masks(ticket.masks)
     gated = model(ids).logits
 small = rt.compact(model, ticket)
 torch.testing.assert_close(small(ids).logits, gated, atol=1e-5, rtol=0)

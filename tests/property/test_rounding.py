@@ -120,7 +120,7 @@ def test_compact_gated_and_zeros_agree(family: str) -> None:
     texts = ["a good film", "the plot was very poor"]
     expected = small.logits(texts)
     with Gates(clf.model) as gates:
-        gates.set_masks(found)
+        gates.set_masks(found.masks)
         torch.testing.assert_close(clf.logits(texts), expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(zero_outside(clf, found).logits(texts), expected, rtol=1e-4, atol=1e-4)
 

@@ -20,6 +20,7 @@ from robust_tickets.reproduce.outcome import read_all
 from robust_tickets.reproduce.paths import LEAST, Paths, rows_of, share_of
 from robust_tickets.reproduce.plan import campaign, plan
 from robust_tickets.reproduce.protocol import attack, settings
+from robust_tickets.train.settings import TrainingSettings
 from small_world import small_world
 
 GPU = device("h200")
@@ -88,11 +89,14 @@ def test_a_search_that_was_run_counts_what_it_ran(arm: str, stopped_at: Any, sea
 
 
 def rows_of_a_plain_step(method: Any, task: Any) -> float:
-    """Rows of a plain training step; a search that watches its masks runs half its epoch, or to the soonest stop."""
-    rows = float(method.work(task)) if hasattr(method, "work") else 0.0
-    if getattr(method, "stop", "fixed") == "fixed":
-        return rows
-    return rows * max(0.5, method.soonest(task) / method.steps(task) if hasattr(method, "soonest") else 0.0)
+    """Rows of a plain training step; a search that watches its masks runs half its epoch."""
+    if not isinstance(method, TrainingSettings):
+        return 0.0
+    updates = method.steps(task) * len(getattr(method, "rungs", [0]))
+    passes = method.adversary.passes if method.adversary else 1.0
+    first = rows_of_a_plain_step(method.tuning, task) if getattr(method, "tuning", None) else 0.0
+    share = 1 if getattr(method, "stop", "fixed") == "fixed" else 0.5
+    return first + share * updates * method.batch_size * method.accumulate * passes
 
 
 @pytest.mark.parametrize(

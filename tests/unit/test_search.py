@@ -219,14 +219,13 @@ def test_a_ticket_whose_coefficients_never_moved_apart_is_called_near_random(
     found = rt.EarlyRobust(**SMALL)(tiny_classifier(), toy_task(80))
     assert found.ticket.provenance["near_random"] is found.ticket.draw(neurons=0.5).provenance["near_random"] is True
     assert "near random" in capsys.readouterr().err
-    assert "near random" in repr(found)
     still = tiny_classifier(layers=4, heads=8, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
     row = Split.of(["a good film"] * 280, [1] * 280, name="train", columns=("text",))  # gradients that agree
     alike = replace(toy_task(4), splits={**toy_task(4).splits, "train": row})
     moved = rt.EarlyRobust(batch_size=4, adversary=None, gamma=1.1, at="current")(still, alike)
     assert moved.ticket.provenance["spread"] > 3.5
     assert moved.ticket.provenance["near_random"] is False
-    assert "near random" not in capsys.readouterr().err + repr(moved)
+    assert "near random" not in capsys.readouterr().err
 
 
 def test_official_draws_at_the_coefficients_of_the_anchor() -> None:
@@ -239,15 +238,17 @@ def test_official_draws_at_the_coefficients_of_the_anchor() -> None:
     assert moved[0] < moved[1] < moved[2]
 
 
-def test_a_search_that_does_not_settle_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_masks_that_still_change_at_the_end_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
     found = EarlyRobust(**SMALL, gamma=0.0, stop="official")(tiny_classifier(), toy_task(80))
-    assert "did not settle" in found.trace[-1]["note"]
-    assert "did not settle" in capsys.readouterr().err
+    assert found.trace[-1]["note"] in capsys.readouterr().err
     assert found.trace[-1]["drawn"]
     assert found.distances["converged"] is False
     assert found.ticket.provenance["converged"] is False
     assert len(found.trace) == 20
     assert found.trace[-1]["epoch"] == 1.0
+
+
+ONES = {"heads": 1, "neurons": 1}
 
 
 def test_recorded_coefficients_do_not_alias_the_live_ones() -> None:
@@ -262,7 +263,9 @@ def test_recorded_coefficients_do_not_alias_the_live_ones() -> None:
 
     gates.snapshot = live  # type: ignore[method-assign]
     masks = MaskTrace(
-        clf.model, gates, draw=lambda scores, **about: Ticket.from_scores(scores=scores, heads=0.2, **about), at=[1, 2]
+        gates,
+        draw=lambda scores: Ticket.from_scores(family="bert", unit_weights=ONES, scores=scores, heads=0.2),
+        at=[1, 2],
     )
     for step in (1, 2):
         with torch.no_grad():
@@ -443,10 +446,10 @@ def test_matched_tickets_keep_as_many_in_every_layer(seed: int, removed: float) 
 
 def test_matching_needs_a_fitting_ticket(tmp_path: Path) -> None:
     clf = tiny_classifier()
-    with pytest.raises(TicketsError, match="like"):
+    with refused("settings.rule"):
         RandomTicket(match="layer")(clf)
     like = RandomTicket()(tiny_classifier(layers=2)).ticket
-    with pytest.raises(TicketsError, match="of other sizes"):
+    with refused("ticket.shape"):
         RandomTicket(match="layer")(clf, like=like)
     with refused("settings.rule"):
         RandomTicket()(clf, like=like)

@@ -109,8 +109,6 @@ def test_a_round_is_trained_with_the_schedule_of_all_ten(seen: list[dict[str, An
     assert [t.seed for t in trainers] == [derive(3, "imp", 1), derive(3, "imp", 2)]
     assert all(t.adversary == FreeLB(steps=2) and t.weight_decay == 0 and t.clip == 1 for t in trainers)
     assert IMP(schedule="round").training(task, 1).horizon is None
-    assert IMP(sparsity=0.2, **SMALL).steps(task) == 4
-    assert IMP(adversary=FreeLB(steps=2)).passes == 2
 
 
 @pytest.mark.parametrize(("horizon", "last"), [(None, 1 / 4), (20, 17 / 20)])
@@ -209,7 +207,6 @@ def test_omp_removes_the_smallest_of_theta_0() -> None:
     )
     assert gone.max() <= kept.min()
     assert len(gone) == removed_count(len(gone) + len(kept), 0.3)
-    assert OMP(sparsity=0.3).steps(toy_task()) == 0
     each = OMP(sparsity=0.3, scope="matrix")(clf).ticket
     assert all(int((~m).sum()) == removed_count(m.size, 0.3) for m in each.masks["weights"])
 
@@ -225,10 +222,9 @@ def test_omp_of_a_fine_tuned_model(tmp_path: Path) -> None:
     tuned = FineTune(epochs=1, batch_size=8, lr=1e-2, seed=5)(clf.copy(), task)
     assert OMP(of="finetuned")(clf, tuned=tuned).ticket == found.ticket == OMP()(tuned).ticket
     assert OMP()(clf).ticket != found.ticket
-    assert method.steps(task) == 2
-    with pytest.raises(TicketsError, match="needs a task"):
+    with refused("search.task"):
         method(clf)
-    with pytest.raises(TicketsError, match="theta_0"):
+    with refused("search.tuned"):
         OMP()(clf, tuned=tuned)
 
 

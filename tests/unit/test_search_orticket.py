@@ -218,7 +218,6 @@ def test_the_vanilla_ticket_and_every_setting_reach_the_search(bert: Classifier)
     ]
     for change in changes:
         assert [line["loss"] for line in ORTicket(**{**options, **change})(bert, task).trace] != losses, change
-    assert ORTicket(**{**options, "adversary": None}).passes == 1
 
 
 def test_without_a_task_the_corpus_alone_decides(bert: Classifier, tmp_path: Path) -> None:
@@ -233,7 +232,6 @@ def test_without_a_task_the_corpus_alone_decides(bert: Classifier, tmp_path: Pat
     assert alone.ticket == method(bert, toy_task(20)).ticket
     other = rt.load_classifier(bert.identity, labels=["x", "y", "z"], max_length=16, device="cpu")
     assert method(other).ticket.digest == alone.ticket.digest  # nor do labels, lengths or the classifier's head
-    assert 0 < method.steps(None) == method.steps() < 80
 
 
 class _Killed(BaseException):

@@ -17,7 +17,6 @@ from robust_tickets.config import build, describe, digest
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.execute import search_key
 from robust_tickets.search import stopping
-from robust_tickets.search.base import PerTask
 from robust_tickets.search.earlybert import EarlyBERT
 from robust_tickets.search.earlyrobust import TABLE6, EarlyRobust
 from robust_tickets.search.orticket import ORTicket
@@ -71,7 +70,7 @@ def test_earlybert_is_earlyrobust_without_adversary_but_for_its_numbers() -> Non
 def test_earlybert_defaults_and_the_baseline_of_earlyrobust() -> None:
     method = EarlyBERT()
     assert (method.heads, method.neurons, method.head_l1, method.neuron_l1) == (1 / 3, 0.4, 1e-4, 1e-4)
-    assert (method.adversary, method.passes, method.weight_decay, method.warmup) == (None, 1, 0.0, 0.0)
+    assert (method.adversary, method.weight_decay, method.warmup) == (None, 0.0, 0.0)
     for name, row in TABLE6.items():
         same = EarlyRobust.for_task(name)
         assert (EarlyBERT.for_task(name).heads, EarlyBERT.for_task(name).neurons) == (same.heads, same.neurons)
@@ -99,25 +98,6 @@ def test_official_before_draws_one_update_before_the_masks_are_compared() -> Non
     assert [line["step"] for line in found.trace] == [4, 5, 8, 9, 12, 13]  # stops as soon as it can
     assert found.ticket.provenance["step"] == 4
     assert found.trace[0]["drawn"]
-
-
-@pytest.mark.parametrize(
-    ("stop", "at"),
-    [
-        ("paper", "current"),
-        ("paper", "first"),
-        ("official", "current"),
-        ("official", "before"),
-        ("early_bird", "current"),
-    ],
-)
-@pytest.mark.parametrize("rows", [12, 40, 80])
-def test_the_soonest_stop_is_where_a_rule_stops_that_anything_contents(stop: Any, at: Any, rows: int) -> None:
-    """The three updates of 12 rows are too few for most of them."""
-    task, mini = toy_task(rows), 0.67 if at == "before" and rows == 12 else 0.2
-    method = EarlyRobust(**SMALL, adversary=None, stop=stop, at=at, gamma=1.1, window=3, mini=mini)
-    assert method(tiny_classifier(), task).ticket.provenance["steps_run"] == method.soonest(task)
-    assert EarlyBERT(**SMALL).soonest(task) == EarlyBERT(**SMALL).steps(task)
 
 
 def test_the_papers_rule_draws_at_the_first_of_its_five_points_and_ends_at_the_last() -> None:
@@ -219,7 +199,6 @@ def test_rows_of_a_task_change_one_setting_of_a_component() -> None:
     assert EarlyRobust.for_task("sst2").adversary == FreeLB(step_size=0.02)
     assert EarlyRobust.for_task("sst2", adversary=None).adversary is None
     assert EarlyRobust.for_task("sst2", seed=3).seed == 3
-    assert issubclass(EarlyBERT, PerTask)
 
 
 NAMES = {

@@ -296,9 +296,8 @@ def test_a_run_goes_on_where_it_was_begun(tmp_path: Path) -> None:
     found.values = {**found.values, "device": "cuda"}
     found.tensors = {**found.tensors, "generator/adversary": torch.zeros(16, dtype=torch.uint8)}
     checkpoint.write(tmp_path / "checkpoint", found)
-    with pytest.raises(TicketsError, match="was begun on cuda, the model is on cpu") as problem:
+    with refused("resume.elsewhere"):
         FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
-    assert problem.value.exit_code == 2
 
 
 def _said(folder: Path, **values: Any) -> None:
@@ -312,7 +311,7 @@ def _said(folder: Path, **values: Any) -> None:
 def test_a_run_reads_on_as_it_began(tmp_path: Path) -> None:
     FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path, stop_after=2)
     _said(tmp_path, reading="by tokens, padded to (16, 32)")
-    with pytest.raises(TicketsError, match=r"read its texts by tokens, .* now they would be read by characters"):
+    with refused("resume.elsewhere"):
         FineTune(**QUICK)(tiny_classifier(), toy_task(), folder=tmp_path)
 
 

@@ -151,8 +151,6 @@ def test_steps_are_counted_up_front(tmp_path: Path) -> None:
         folder = tmp_path / str(trainer.steps(task))
         trainer(tiny_classifier(), task, folder=folder)
         assert lines(folder)[-1]["step"] == trainer.steps(task)
-    assert FineTune(adversary=FreeLB(steps=3, extra_pass=True)).passes == 4
-    assert FineTune().passes == 1
 
 
 def test_training_learns_and_the_metrics_say_so(tmp_path: Path) -> None:

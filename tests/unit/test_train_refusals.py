@@ -47,9 +47,9 @@ def test_a_classifier_that_does_not_fit_the_task_is_refused(method: Any) -> None
 
 def test_evaluation_refuses_what_does_not_fit() -> None:
     task = toy_task(16)
-    with pytest.raises(TicketsError, match="labels are b, a, the task's a, b"):
+    with refused("evaluate.labels"):
         evaluate(tiny_classifier(labels=("b", "a")), task.test, labels=task.labels)
-    with pytest.raises(TicketsError, match="has a label 2, the classifier 2 labels"):
+    with refused("evaluate.labels"):
         evaluate(tiny_classifier(), three_classes().test)
     with refused("classifier.columns"):
         evaluate(tiny_classifier(), toy_task(16, pairs=True).test)
@@ -59,7 +59,7 @@ def test_evaluation_refuses_what_does_not_fit() -> None:
 def test_a_frozen_model_is_refused() -> None:
     clf = tiny_classifier()
     clf.model.requires_grad_(False)
-    with pytest.raises(TicketsError, match="no parameter requires a gradient"):
+    with refused("train.frozen"):
         FineTune(**QUICK)(clf, toy_task(16))
 
 
@@ -128,5 +128,5 @@ def test_an_exploded_update_is_neither_saved_nor_returned(clip: float, at: int, 
 
 def test_several_processes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(TicketsError, match="in one process on one device, got 2"):
+    with refused("train.processes"):
         FineTune(**QUICK)(tiny_classifier(), toy_task(16))

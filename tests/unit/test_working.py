@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from robust_tickets.prune.gates import Scaled, spread
-from robust_tickets.prune.working import Passed, column_sums, fused
+from robust_tickets.prune.gates import spread
+from robust_tickets.prune.working import Passed, Scaled, column_sums, fused
 
 coefficients = st.floats(2**-20, 3.0, width=32).flatmap(lambda c: st.sampled_from((c, -c)))
 

@@ -10,7 +10,7 @@ coefficients live here, in float32.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -18,8 +18,6 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets.backbone.layout import Layout, layout_of
-from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made
-from robust_tickets.ticket.ticket import Ticket
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -80,7 +78,7 @@ class Gates(nn.Module):
     def attach(self) -> Gates:
         """Start scaling; does nothing when it already does."""
         if not self._overrides:
-            self._overrides = tuple(WeightOverride(entry[0], self, entry) for entry in self._entries())
+            self._overrides = tuple(WeightOverride(entry[0], self, entry) for entry in self.entries())
         return self
 
     def detach(self) -> Gates:
@@ -96,13 +94,12 @@ class Gates(nn.Module):
     def __exit__(self, *_: object) -> None:
         self.detach()
 
-    def set_masks(self, ticket: Ticket) -> None:
-        """1 for what ``ticket`` keeps, 0 for the rest."""
-        ticket.check_fits(self._model[0], self._layout)
-        with torch.no_grad():
-            for group, parameters in (("heads", self.heads), ("neurons", self.neurons)):
-                for parameter, mask in zip(parameters, ticket.masks[group], strict=True):
-                    parameter.copy_(torch.from_numpy(mask.astype(np.float32)))
+    @torch.no_grad()
+    def set_masks(self, masks: Mapping[str, Sequence[np.ndarray]]) -> None:
+        """1 for what the masks of a ticket keep, 0 for the rest."""
+        for group, parameters in (("heads", self.heads), ("neurons", self.neurons)):
+            for parameter, mask in zip(parameters, masks[group], strict=True):
+                parameter.copy_(torch.from_numpy(mask.astype(np.float32)))
 
     def snapshot(self) -> dict[str, list[np.ndarray]]:
         """Copies of all coefficients, float32; later training does not move them."""
@@ -111,14 +108,10 @@ class Gates(nn.Module):
             for group, parameters in (("heads", self.heads), ("neurons", self.neurons))
         }
 
-    def working(self) -> dict[nn.Module, Working]:
-        """How each projection is computed with in half precision."""
-        return {module: Scaled(module, coefficients[i]) for module, coefficients, i in self._entries()}
-
     def gated(self, entry: Entry, kind: torch.dtype) -> Tensor:
         """The scaled weight of a projection, in its own precision."""
         module, coefficients, i = entry
-        weight = _weight_of(module)
+        weight = weight_of(module)
         return (weight * spread(coefficients[i], weight)).to(weight.dtype)
 
     def l1(self, head_weight: float, neuron_weight: float) -> Tensor:
@@ -127,34 +120,11 @@ class Gates(nn.Module):
         neurons = torch.stack([c.abs().sum() for c in self.neurons]).sum()
         return head_weight * heads + neuron_weight * neurons
 
-    def _entries(self) -> Iterator[Entry]:
+    def entries(self) -> Iterator[Entry]:
+        """Every projection, with its coefficients."""
         for i, layer in enumerate(self._layout.layers_of(self._model[0])):
             yield layer.get_submodule(self._layout.attention_output), self.heads, i
             yield layer.get_submodule(self._layout.down), self.neurons, i
-
-
-class Scaled:
-    """A projection whose columns are scaled: W diag(c)."""
-
-    constant = True
-
-    def __init__(self, module: nn.Module, coefficients: nn.Parameter) -> None:
-        self.master, self.gate = _weight_of(module), coefficients
-
-    def weight(self, kind: torch.dtype) -> tuple[Tensor, None]:
-        return (self.master * spread(self.gate, self.master)).to(kind), None
-
-    def parts(self, passed: Passed, known: None) -> Iterator[Part]:
-        """The gradients of y = W diag(c) x: dc = sum(x dx) / c, which needs no product of W's size.
-
-        A coefficient of exactly 0 gets no gradient from the loss here; in a search they stay within some percent of 1.
-        """
-        inward = passed.inward if passed.inward is not None else passed.gradient @ self.weight(passed.x.dtype)[0]
-        sums = column_sums(passed.x * inward).view(len(self.gate), -1).sum(1)
-        c = self.gate.detach()
-        of_gate = sums / torch.where(c == 0, 1.0, c)
-        yield found(self.gate, of_gate)
-        yield made(self.master, passed.gradient, passed.x * spread(c, self.master).to(passed.x.dtype))
 
 
 def spread(coefficients: Tensor, weight: Tensor) -> Tensor:
@@ -163,7 +133,7 @@ def spread(coefficients: Tensor, weight: Tensor) -> Tensor:
     return coefficients.repeat_interleave(each) if each > 1 else coefficients
 
 
-def _weight_of(module: nn.Module) -> nn.Parameter:
+def weight_of(module: nn.Module) -> nn.Parameter:
     """The matrix itself, also while another stands in its place."""
     weight = module._parameters["weight"]
     assert weight is not None

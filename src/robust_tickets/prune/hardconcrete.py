@@ -24,9 +24,7 @@ model's precision: the regulariser's gradient is 1e-10 a gate, which float16 rou
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -38,7 +36,6 @@ from robust_tickets.backbone.layout import Layout, encoder_of, layout_of
 from robust_tickets.config import one_of
 from robust_tickets.errors import TicketsError
 from robust_tickets.prune.gates import WeightOverride
-from robust_tickets.prune.working import Part, Passed, Working, fused, product
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -94,11 +91,11 @@ class HardConcrete(nn.Module):
         kind = {"device": weight.device, "dtype": torch.promote_types(weight.dtype, torch.float32)}
         self.log_alpha = nn.ParameterList([nn.Parameter(torch.full(shape, START, **kind)) for shape in shapes])
         self.granularity, self.generator, self.freeze, self._layout = granularity, generator, freeze, layout
-        self._model, self._covered = (model,), tuple(covered)  # in tuples: no part of this module and of its state dict
+        self._model, self.covered = (model,), tuple(covered)  # in tuples: no part of this module and of its state dict
         self._hooks: tuple[Any, ...] = ()
-        # this pass's samples; of a gate per weight, the gated matrix of the layer that runs; and the same gated explicitly
+        # this pass's samples; of a gate per weight, the gated matrix of the layer that runs; and the same without autograd, with the gates' s
         self._drawn: dict[int, Tensor] = {}
-        self._explicit: dict[int, tuple[Tensor, Tensor]] = {}
+        self.explicit: dict[int, tuple[Tensor, Tensor]] = {}
         self._required: dict[str, bool] = {}
         self.aside = False
         self._weights = {name: _weights(covered, len(shapes), name).to(**kind) for name in get_args(Normalisation)}
@@ -106,7 +103,7 @@ class HardConcrete(nn.Module):
     @property
     def names(self) -> list[str]:
         """The gated matrices, in the order of ``Layout.matrices_of``."""
-        return [entry.name for entry in self._covered]
+        return [entry.name for entry in self.covered]
 
     def attach(self) -> HardConcrete:
         """Start gating; does nothing when it already does."""
@@ -123,7 +120,7 @@ class HardConcrete(nn.Module):
         for whole in (encoder_of(model), *(self._layout.layers_of(model) if self.granularity == "weight" else ())):
             hooks.append(whole.register_forward_pre_hook(self._forget))
             hooks.append(whole.register_forward_hook(self._forget, always_call=True))
-        hooks += [WeightOverride(entry.module, self, entry) for entry in self._covered]
+        hooks += [WeightOverride(entry.module, self, entry) for entry in self.covered]
         self._hooks = tuple(hooks)
         self._required = {name: p.requires_grad for name, p in model.named_parameters()}
         if self.freeze:
@@ -146,21 +143,6 @@ class HardConcrete(nn.Module):
 
     def __exit__(self, *_: object) -> None:
         self.detach()
-
-    def working(self) -> dict[nn.Module, Working]:
-        """The matrices that are gated without hooks in half precision: those with a gate per weight."""
-        by_hand = self.granularity == "weight" and self.freeze
-        return {entry.module: Drawn(self, entry) for entry in self._covered} if by_hand else {}
-
-    def drawn(self, entry: Covered, kind: torch.dtype) -> tuple[Tensor, Tensor]:
-        """A matrix under this pass's gates, without autograd, and the gates' s."""
-        if entry.gate not in self._explicit:
-            log_alpha, weight = self.log_alpha[entry.gate].detach(), entry.module._parameters["weight"].detach()
-            u = torch.rand(log_alpha.shape, generator=self.generator, device=log_alpha.device, dtype=log_alpha.dtype)
-            gated = torch.empty_like(weight, dtype=kind)
-            fused(open_gates, u.is_cuda)(u.view(-1), log_alpha.view(-1), weight.view(-1), gated.view(-1))  # u becomes s
-            self._explicit[entry.gate] = gated, u
-        return self._explicit[entry.gate]
 
     def gated(self, entry: Covered, kind: torch.dtype) -> Tensor:
         """The weight of a matrix under its gates, in the precision ``kind``."""
@@ -209,12 +191,12 @@ class HardConcrete(nn.Module):
                 entry.spread(self.log_alpha[entry.gate].detach()).float().cpu().numpy().copy(),
                 entry.module._parameters["weight"].shape,
             )
-            for entry in self._covered
+            for entry in self.covered
         ]
 
     def _forget(self, *_: Any) -> None:
         self._drawn.clear()
-        self._explicit.clear()
+        self.explicit.clear()
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
         if fn(torch.zeros(1)).dtype in HALVES:
@@ -226,14 +208,15 @@ class HardConcrete(nn.Module):
 
 def sampled(log_alpha: Tensor, generator: torch.Generator) -> Tensor:
     """One draw of each gate."""
-    return _stretched(torch.sigmoid((_noise(log_alpha, generator) + log_alpha) / BETA))
+    return stretched(torch.sigmoid((_noise(log_alpha, generator) + log_alpha) / BETA))
 
 
 def evaluated(log_alpha: Tensor) -> Tensor:
-    return _stretched(torch.sigmoid(log_alpha))
+    return stretched(torch.sigmoid(log_alpha))
 
 
-def _stretched(s: Tensor) -> Tensor:
+def stretched(s: Tensor) -> Tensor:
+    """The gates of s."""
     return (s * (ZETA - GAMMA) + GAMMA).clamp(0.0, 1.0)
 
 
@@ -246,21 +229,6 @@ def _noise(like: Tensor, generator: torch.Generator) -> Tensor:
 def _open(log_alpha: Any) -> Tensor:
     """The mean of P(m > 0) over each tensor of gates."""
     return torch.stack([torch.sigmoid(p - SHIFT).mean() for p in log_alpha])
-
-
-def open_gates(u: Tensor, log_alpha: Tensor, weight: Tensor, gated: Tensor) -> None:
-    """Uniform noise ``u`` becomes the gates' s, in place; ``gated`` receives the weight under them."""
-    s = torch.sigmoid((torch.logit(u.clamp(LOWEST, 1 - LOWEST)) + log_alpha) / BETA)
-    gated.copy_(_stretched(s) * weight)
-    u.copy_(s)
-
-
-def slope(total: Tensor, s: Tensor, weight: Tensor, gradient: Tensor, more: bool) -> None:
-    """The gradient of log alpha from the gated weight's: written to ``total``, or added."""
-    stretched = s * (ZETA - GAMMA) + GAMMA
-    inside = stretched == stretched.clamp(0.0, 1.0)  # a clipped gate has no slope
-    found = (1 - s) * s * ((ZETA - GAMMA) / BETA) * inside * weight * gradient
-    total.copy_(total + found if more else found)
 
 
 class _Sampled(torch.autograd.Function):
@@ -276,34 +244,11 @@ class _Sampled(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         s, weight = ctx.saved_tensors
-        stretched = (s * (ZETA - GAMMA)).add_(GAMMA)
-        of_weight = (stretched.clamp(0.0, 1.0) * gradient).to(weight.dtype) if ctx.needs_input_grad[1] else None
-        inside = stretched.eq(stretched.clamp(0.0, 1.0))  # a clipped gate has no slope
+        wide = (s * (ZETA - GAMMA)).add_(GAMMA)
+        of_weight = (wide.clamp(0.0, 1.0) * gradient).to(weight.dtype) if ctx.needs_input_grad[1] else None
+        inside = wide.eq(wide.clamp(0.0, 1.0))  # a clipped gate has no slope
         slope = (1 - s).mul_(s).mul_((ZETA - GAMMA) / BETA).mul_(inside).mul_(weight).mul_(gradient)
         return slope, of_weight, None, None
-
-
-class Drawn:
-    """A matrix with a gate on every weight, gated explicitly."""
-
-    constant = False
-
-    def __init__(self, gates: HardConcrete, entry: Covered) -> None:
-        self.gates, self.entry = gates, entry
-        self.master, self.gate = entry.module._parameters["weight"], gates.log_alpha[entry.gate]
-
-    def weight(self, kind: torch.dtype) -> tuple[Tensor, Tensor]:
-        return self.gates.drawn(self.entry, kind)
-
-    def parts(self, passed: Passed, known: Tensor) -> Iterator[Part]:
-        gradient = torch.empty_like(self.master, dtype=torch.float32)
-        product(passed.gradient, passed.x, gradient)
-        flat = known.view(-1), self.master.detach().view(-1), gradient.view(-1)
-
-        def write(total: Tensor, more: bool = False) -> None:
-            fused(slope, total.is_cuda)(total.view(-1), *flat, more)
-
-        yield self.gate, write, partial(write, more=True)
 
 
 def _plan(model: PreTrainedModel, layout: Layout, granularity: str) -> tuple[list[tuple[int, ...]], list[Covered]]:
@@ -313,13 +258,17 @@ def _plan(model: PreTrainedModel, layout: Layout, granularity: str) -> tuple[lis
         if module._parameters.get("weight") is None:
             hint = "search on a model that no other masks are applied to"
             raise TicketsError(f"{name} is not a plain matrix", hint=hint, code="gates.matrix")
-    if granularity in ("weight", "matrix"):
-        shapes = [tuple(m.weight.shape) if granularity == "weight" else () for m in matrices.values()]
-        return shapes, [Covered(name, module, i) for i, (name, module) in enumerate(matrices.items())]
-    if granularity == "layer":
-        groups = {name: _layer(name, layout) for name in matrices}
-        order = list(dict.fromkeys(groups.values()))
-        return [()] * len(order), [Covered(name, m, order.index(groups[name])) for name, m in matrices.items()]
+    if granularity not in ("head", "neuron"):
+
+        def covering(name: str) -> str | int:
+            place = layout.place_of(name) if granularity == "layer" else None
+            return name if place is None else place[0]
+
+        order = list(dict.fromkeys(map(covering, matrices)))
+        shapes: list[tuple[int, ...]] = [()] * len(order)
+        if granularity == "weight":
+            shapes = [tuple(module.weight.shape) for module in matrices.values()]
+        return shapes, [Covered(name, module, order.index(covering(name))) for name, module in matrices.items()]
     group = f"{granularity}s"
     counts = layout.heads_of(model) if group == "heads" else layout.neurons_of(model)
     each = layout.head_size(model) if group == "heads" else 1
@@ -331,12 +280,6 @@ def _plan(model: PreTrainedModel, layout: Layout, granularity: str) -> tuple[lis
             name = f"{layout.layers}.{i}.{path}.weight"
             covered.append(Covered(name, matrices[name], i, axis=axis, each=each))
     return [(n,) for n in counts], covered
-
-
-def _layer(name: str, layout: Layout) -> str:
-    """The layer a matrix lies in; the pooler is one of its own."""
-    rest = name.removeprefix(f"{layout.layers}.")
-    return name if rest == name else rest.partition(".")[0]
 
 
 def _weights(covered: list[Covered], count: int, normalisation: str) -> Tensor:

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from robust_tickets import progress
+from robust_tickets.prune.gates import Gates, spread, weight_of
+from robust_tickets.prune.hardconcrete import BETA, GAMMA, LOWEST, ZETA, Covered, HardConcrete, stretched
 
 # whose gradient; writes it to a sum; adds it to one
 Part = tuple[nn.Parameter, Callable[[Tensor], Any], Callable[[Tensor], Any]]
@@ -45,6 +47,85 @@ class Passed:
     x: Tensor
     gradient: Tensor
     inward: Tensor | None  # None: the input wants no gradient
+
+
+def working_of(gates: Gates | HardConcrete) -> dict[nn.Module, Working]:
+    """How each gated matrix is computed with in half precision; of hard-concrete gates, those with a gate per weight."""
+    if isinstance(gates, Gates):
+        return {module: Scaled(module, coefficients[i]) for module, coefficients, i in gates.entries()}
+    by_hand = gates.granularity == "weight" and gates.freeze
+    return {entry.module: Drawn(gates, entry) for entry in gates.covered} if by_hand else {}
+
+
+class Scaled:
+    """A projection whose columns are scaled: W diag(c)."""
+
+    constant = True
+
+    def __init__(self, module: nn.Module, coefficients: nn.Parameter) -> None:
+        self.master, self.gate = weight_of(module), coefficients
+
+    def weight(self, kind: torch.dtype) -> tuple[Tensor, None]:
+        return (self.master * spread(self.gate, self.master)).to(kind), None
+
+    def parts(self, passed: Passed, known: None) -> Iterator[Part]:
+        """The gradients of y = W diag(c) x: dc = sum(x dx) / c, which needs no product of W's size.
+
+        A coefficient of exactly 0 gets no gradient from the loss here; in a search they stay within some percent of 1.
+        """
+        inward = passed.inward if passed.inward is not None else passed.gradient @ self.weight(passed.x.dtype)[0]
+        sums = column_sums(passed.x * inward).view(len(self.gate), -1).sum(1)
+        c = self.gate.detach()
+        of_gate = sums / torch.where(c == 0, 1.0, c)
+        yield found(self.gate, of_gate)
+        yield made(self.master, passed.gradient, passed.x * spread(c, self.master).to(passed.x.dtype))
+
+
+class Drawn:
+    """A matrix with a gate on every weight, gated explicitly."""
+
+    constant = False
+
+    def __init__(self, gates: HardConcrete, entry: Covered) -> None:
+        self.gates, self.entry = gates, entry
+        self.master, self.gate = entry.module._parameters["weight"], gates.log_alpha[entry.gate]
+
+    def weight(self, kind: torch.dtype) -> tuple[Tensor, Tensor]:
+        """A matrix under this pass's gates, without autograd, and the gates' s."""
+        explicit, at = self.gates.explicit, self.entry.gate
+        if at not in explicit:
+            log_alpha, weight = self.gate.detach(), self.master.detach()
+            generator = self.gates.generator
+            u = torch.rand(log_alpha.shape, generator=generator, device=log_alpha.device, dtype=log_alpha.dtype)
+            gated = torch.empty_like(weight, dtype=kind)
+            fused(open_gates, u.is_cuda)(u.view(-1), log_alpha.view(-1), weight.view(-1), gated.view(-1))  # u becomes s
+            explicit[at] = gated, u
+        return explicit[at]
+
+    def parts(self, passed: Passed, known: Tensor) -> Iterator[Part]:
+        gradient = torch.empty_like(self.master, dtype=torch.float32)
+        product(passed.gradient, passed.x, gradient)
+        flat = known.view(-1), self.master.detach().view(-1), gradient.view(-1)
+
+        def write(total: Tensor, more: bool = False) -> None:
+            fused(slope, total.is_cuda)(total.view(-1), *flat, more)
+
+        yield self.gate, write, partial(write, more=True)
+
+
+def open_gates(u: Tensor, log_alpha: Tensor, weight: Tensor, gated: Tensor) -> None:
+    """Uniform noise ``u`` becomes the gates' s, in place; ``gated`` receives the weight under them."""
+    s = torch.sigmoid((torch.logit(u.clamp(LOWEST, 1 - LOWEST)) + log_alpha) / BETA)
+    gated.copy_(stretched(s) * weight)
+    u.copy_(s)
+
+
+def slope(total: Tensor, s: Tensor, weight: Tensor, gradient: Tensor, more: bool) -> None:
+    """The gradient of log alpha from the gated weight's: written to ``total``, or added."""
+    wide = s * (ZETA - GAMMA) + GAMMA
+    inside = wide == wide.clamp(0.0, 1.0)  # a clipped gate has no slope
+    found = (1 - s) * s * ((ZETA - GAMMA) / BETA) * inside * weight * gradient
+    total.copy_(total + found if more else found)
 
 
 def product(gradient: Tensor, x: Tensor, out: Tensor | None = None, *, add: bool = False) -> None:

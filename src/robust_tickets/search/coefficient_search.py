@@ -11,21 +11,20 @@ Only c leaves the search.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from robust_tickets import progress
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.config import fraction, refuse, setting
 from robust_tickets.data.batching import batches_of
-from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.search import stopping
-from robust_tickets.search.base import Found, Search, SearchRun, Start, checked, origin_of
+from robust_tickets.search.base import Found, Search, SearchRun, Trace, checked, origin_of
 from robust_tickets.seeds import derive
-from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.settings import Length, TrainingSettings
 
@@ -40,73 +39,41 @@ if TYPE_CHECKING:
 LEAST = 10  # updates between two points of the paper's rule: consecutive updates hardly change a ranking
 APART = 3.5  # random walks: heads' coefficients closer together are hardly ranked (numbers: docs/papers/earlyrobust.md)
 GROUPS = ("heads", "neurons")
-Scores = Mapping[str, Sequence[np.ndarray]]
+Scores = Mapping[str, Sequence[np.ndarray]]  # by layer
 
 
-class Draw(Protocol):
-    """A ticket from coefficients."""
+class MaskTrace(Trace):
+    """The coefficients at each point, as copies, and the masks that ``draw`` makes of them."""
 
-    def __call__(self, scores: Scores, *, family: str, unit_weights: Mapping[str, int]) -> Ticket: ...
-
-
-class MaskTrace:
-    """The coefficients at each point, as copies, and the masks that ``draw`` makes of them; a run's memory."""
-
-    def __init__(self, model: PreTrainedModel, c: Gates, *, draw: Draw, at: Sequence[int]) -> None:
-        from robust_tickets.backbone.layout import layout_of
-
-        layout = layout_of(model)
-        self._about: dict[str, Any] = {"family": layout.family, "unit_weights": layout.unit_weights(model)}
-        self._draw, self._snapshot, self.points = draw, c.snapshot, list(at)
-        # refused before it costs
-        self.draw(spread_evenly(heads=layout.heads_of(model), neurons=layout.neurons_of(model)))
-        self.scores: list[dict[str, list[np.ndarray]]] = []  # at each point
+    def __init__(self, c: Gates, *, draw: Callable[[Scores], Ticket], at: Sequence[int]) -> None:
+        super().__init__()
+        self.c, self.draw, self.points = c, draw, list(at)
+        self.sizes = {group: [len(layer) for layer in layers] for group, layers in c.snapshot().items()}
+        # the best units spread evenly over the layers: what no draw from these can keep, no draw can. Refused before it costs
+        draw({g: [-(np.arange(n) * len(ns) + i) for i, n in enumerate(ns)] for g, ns in self.sizes.items()})
+        self.scores: list[Scores] = []  # at each point
         self.steps: list[int] = []
-        self.losses: list[float] = []
-        self._apart = stopping.Apart()
-        self._loss: Tensor | None = None  # sum since the last point; stays on the device
-        self._count = 0
-
-    def draw(self, scores: Scores) -> Ticket:
-        return self._draw(scores, **self._about)
+        self.losses: list[float | None] = []
+        self.apart = stopping.Apart()
 
     def record(self, step: int, loss: Tensor) -> bool:
         """Take in an update; whether it is a point."""
-        self._loss = loss if self._loss is None else self._loss + loss
-        self._count += 1
+        self.add(loss)
         if step not in self.points:
             return False
-        scores = {group: [np.array(layer) for layer in layers] for group, layers in self._snapshot().items()}
-        mean = float(self._loss) / self._count
-        if not math.isfinite(mean) or not all(
-            np.isfinite(layer).all() for layers in scores.values() for layer in layers
-        ):
-            raise TicketsError(
-                f"the search diverged by step {step}: loss {mean}",
-                hint="lower its learning rate or step size",
-                exit_code=FAILED,
-                code="search.diverged",
-            )
-        self._loss, self._count = None, 0
-        self.losses.append(mean)
+        scores = {group: [np.array(layer) for layer in layers] for group, layers in self.c.snapshot().items()}
+        self.losses.append(self.mean_loss(step, np.concatenate([layer for group in GROUPS for layer in scores[group]])))
         self.steps.append(step)
         self._add(scores)
         return True
 
-    def _add(self, scores: dict[str, list[np.ndarray]]) -> None:
+    def _add(self, scores: Scores) -> None:
         self.scores.append(scores)
-        self._apart.add(self.draw(scores).masks)
-
-    def distances(self) -> np.ndarray:
-        """Between the masks of all points, the larger of the groups'."""
-        return self._apart.far()
-
-    def by_group(self) -> dict[str, np.ndarray]:
-        return self._apart.matrices
+        self.apart.add(self.draw(scores).masks)
 
     def lines(self, per_epoch: int) -> list[dict[str, Any]]:
         """One line per point; ``heads`` and ``neurons`` are distances to the point before."""
-        apart = self.by_group()
+        apart = self.apart.matrices
         return [
             {
                 "point": i,
@@ -118,29 +85,20 @@ class MaskTrace:
             for i, step in enumerate(self.steps)
         ]
 
-    # the run's Memory
-
     def tensors(self) -> dict[str, Tensor]:
         import torch
 
-        saved = {
-            f"{point}/{group}/{layer}": torch.from_numpy(values.copy())
-            for point, scores in enumerate(self.scores)
-            for group, layers in scores.items()
-            for layer, values in enumerate(layers)
-        }
-        return saved | ({"loss": self._loss} if self._loss is not None else {})
+        points = {g: [np.concatenate(list(scores[g])) for scores in self.scores] for g in GROUPS}
+        return super().tensors() | {g: torch.from_numpy(np.stack(rows)) for g, rows in points.items() if rows}
 
     def values(self) -> dict[str, Any]:
-        layers = {group: len(scores) for group, scores in self.scores[0].items()} if self.scores else {}
-        return {"steps": list(self.steps), "losses": list(self.losses), "layers": layers, "loss_count": self._count}
+        return super().values() | {"steps": list(self.steps), "losses": list(self.losses)}
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        self.steps, self.losses, self._count = list(values["steps"]), list(values["losses"]), int(values["loss_count"])
-        self._loss = tensors.get("loss")
-        self.scores, self._apart = [], stopping.Apart()
-        for point in range(len(self.steps)):
-            self._add({g: [tensors[f"{point}/{g}/{i}"].numpy() for i in range(n)] for g, n in values["layers"].items()})
+        super().restore(tensors, values)
+        self.steps, self.losses = list(values["steps"]), list(values["losses"])
+        for i in range(len(self.steps)):
+            self._add({g: np.split(tensors[g][i].numpy(), np.cumsum(ns)[:-1]) for g, ns in self.sizes.items()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,9 +111,8 @@ class CoefficientSearch(Search, TrainingSettings):
     neuron_l1: float = setting(at_least=0)  # lambda_F
     head_scope: Literal["global", "layer"] = "global"
     neuron_scope: Literal["global", "layer"] = "global"
-    round_to: Literal[1, 8, 16, 64] = (
-        1  # neurons of a layer of the ticket; the rule that stops the search sees exact draws
-    )
+    # neurons of a layer of the ticket; the rule that stops the search sees exact draws
+    round_to: Literal[1, 8, 16, 64] = 1
     # stopping
     gamma: float = setting(0.1, at_least=0)
     window: int = setting(5, at_least=1)
@@ -176,14 +133,9 @@ class CoefficientSearch(Search, TrainingSettings):
         super().__post_init__()
         name = type(self).__name__
         for part, usual in (("mini", "0.05 is the paper's"), ("at_epoch", "0.2 is the released scripts'")):
-            refuse(
-                not 0 < getattr(self, part) <= self.epochs,
-                f"{name}.{part} must be above 0 and at most epochs",
-                hint=usual,
-            )
-        refuse(
-            self.horizon and self.horizon < self.epochs, f"{name}.horizon is less than epochs", hint="raise it, or 0"
-        )
+            wrong = not 0 < getattr(self, part) <= self.epochs
+            refuse(wrong, f"{name}.{part} must be above 0 and at most epochs", hint=usual)
+        refuse(0 < self.horizon < self.epochs, f"{name}.horizon is less than epochs", hint="raise it, or 0")
         for at, stop in (("before", "official"), ("first", "paper")):
             refuse(self.at == at and self.stop != stop, f"{name}.at={at!r} is the {stop} rule's", hint=f"stop={stop!r}")
 
@@ -196,26 +148,29 @@ class CoefficientSearch(Search, TrainingSettings):
 
     def start(
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
-    ) -> Start:
+    ) -> SearchRun:
         """A copy of theta_0 with the classifier it has, and the labels of ``task``'s training split."""
         from robust_tickets.train.update import full_precision
 
-        task = checked(task, "searched", clf)
+        task = checked(task, clf)
         theta = clf.copy()
         full_precision(theta.model)
-        return Start(
-            theta=theta.model,
-            classifier=theta,
+        batches = batches_of(
+            theta,
+            task,
+            self.batch_size,
+            derive(self.seed, "search", "batches"),
+            file_order=not self.loader_shuffle,
+            reads=self.steps(task) * self.accumulate,
+        )
+        return SearchRun(
             settings=self,
-            batches=batches_of(
-                theta,
-                task,
-                self.batch_size,
-                derive(self.seed, "search", "batches"),
-                file_order=not self.loader_shuffle,
-                reads=self.steps(task) * self.accumulate,
-            ),
-            identity=identity_of(replace(self, round_to=1), clf, task) if folder else "",  # rounding changes no step
+            model=theta.model,
+            classifier=theta,
+            given=task,
+            batches=batches,
+            folder=folder,
+            identity=self.identity(clf, task, round_to=1),
             origin=origin_of(clf, task),
         )
 
@@ -230,28 +185,11 @@ class CoefficientSearch(Search, TrainingSettings):
 
     def steps(self, task: Task) -> int:
         """Updates at most; the rule usually stops earlier."""
-        return self.most(self.per_epoch(task))
+        per_epoch = self.per_epoch(task)
+        return self.points(per_epoch)[-1] if self.stop == "fixed" else self.length(per_epoch).total
 
-    def most(self, per_epoch: int) -> int:
-        return self._points(per_epoch)[-1] if self.stop == "fixed" else self.length(per_epoch).total
-
-    def soonest(self, task: Task) -> int:
-        """The first update at which the rule may stop the search: `early_bird` compares ``window`` points, the others one more."""
-        most = self.steps(task)
-        wanted = (self.window + (self.stop != "early_bird")) * (2 if self.at == "before" else 1)
-        points = self._points(self.per_epoch(task))
-        return most if self.stop == "fixed" or len(points) < wanted else points[wanted - 1]
-
-    def mini_epochs(self, run: SearchRun) -> list[int]:
+    def points(self, per_epoch: int) -> list[int]:
         """Updates after which the coefficients are recorded."""
-        if run.total > self.epochs * run.per_epoch:
-            progress.say(
-                f"search: up to {run.total // run.per_epoch} epochs of {run.per_epoch} updates, for {self.window + 1} points "
-                f"{LEAST} updates apart"
-            )
-        return self._points(run.per_epoch)
-
-    def _points(self, per_epoch: int) -> list[int]:
         epochs = self.length(per_epoch).total // per_epoch
         ends = stopping.mini_epochs(per_epoch, epochs, self.mini, LEAST if self.stop == "paper" else 1)
         if self.stop == "fixed":
@@ -261,19 +199,30 @@ class CoefficientSearch(Search, TrainingSettings):
             return stopping.pairs(ends, self.epochs * per_epoch)
         return ends
 
+    def mini_epochs(self, run: SearchRun) -> list[int]:
+        """``points``; a search that takes more epochs than were asked for is announced."""
+        if run.total > self.epochs * run.per_epoch:
+            progress.say(
+                f"search: up to {run.total // run.per_epoch} epochs of {run.per_epoch} updates, for {self.window + 1} points "
+                f"{LEAST} updates apart"
+            )
+        return self.points(run.per_epoch)
+
     def stopping(self, masks: MaskTrace) -> int | None:
         """The point to draw the ticket at, once the rule is satisfied."""
+        far = masks.apart.far()
         if self.stop == "fixed":
-            return stopping.fixed(masks.distances(), last=len(masks.points) - 1)
-        rule = stopping.RULES[self.stop]
-        return rule(masks.distances(), gamma=self.gamma, window=self.window, at=self.drawn)
+            return stopping.fixed(far, last=len(masks.points) - 1)
+        return stopping.RULES[self.stop](far, gamma=self.gamma, window=self.window, at=self.drawn)
 
     # what is found
 
-    def draw(self, scores: Scores, *, family: str, unit_weights: Mapping[str, int]) -> Ticket:
+    def draw(self, theta: PreTrainedModel, scores: Scores) -> Ticket:
+        """The ticket that coefficients of ``theta`` stand for, before rounding."""
+        layout = layout_of(theta)
         return Ticket.from_scores(
-            family=family,
-            unit_weights=unit_weights,
+            family=layout.family,
+            unit_weights=layout.unit_weights(theta),
             scores=scores,
             heads=self.heads,
             neurons=self.neurons,
@@ -288,25 +237,22 @@ class CoefficientSearch(Search, TrainingSettings):
         point = len(trace) - 1 if named is None else named
         converged = None if self.stop == "fixed" else named is not None  # a fixed point claims nothing
         if converged is False:
-            epochs = run.total // run.per_epoch
-            note = (
-                f"the masks did not settle within {epochs} epoch{'s' * (epochs > 1)} (rule {self.stop}, gamma {self.gamma}): "
-                "drawn at the last point"
+            trace[-1]["note"] = (
+                f"the masks still changed after {run.done} updates (rule {self.stop}, gamma {self.gamma}): drawn at the last point"
             )
-            trace[-1]["note"] = note
-            progress.warn(f"search: {note}")
+            progress.warn(f"search: {trace[-1]['note']}")
         trace[point]["drawn"] = True
         spread = self._spread(masks, point, run)
         if near_random := spread < APART:
-            how = f"the heads' spread is {spread:.1f} times that of a random walk, less than {APART}"
             progress.warn(
-                f"search: the ticket is near random, its coefficients never moved apart ({how}): more rows help"
+                "search: the ticket is near random, its coefficients never moved apart (the heads' spread is "
+                f"{spread:.1f} times that of a random walk, less than {APART}): more rows help"
             )
-        ticket = masks.draw(masks.scores[point])
+        epoch = trace[point]["epoch"]
         about = {
             "point": point,
             "step": masks.steps[point],
-            "epoch": trace[point]["epoch"],
+            "epoch": epoch,
             "steps_run": run.done,
             "converged": converged,
             "spread": round(spread, 2),
@@ -315,15 +261,16 @@ class CoefficientSearch(Search, TrainingSettings):
         distances = {
             "schema": 1,
             "points": [line["epoch"] for line in trace],
-            **{group: matrix.tolist() for group, matrix in masks.by_group().items()},
+            **{group: matrix.tolist() for group, matrix in masks.apart.matrices.items()},
             "stopped_at": round(run.done / run.per_epoch, 4),
-            "drawn_at": trace[point]["epoch"],
+            "drawn_at": epoch,
             "point": point,
             "converged": converged,
             "rule": self.stop,
             "gamma": self.gamma,
             "window": self.window,
         }
+        ticket = masks.draw(masks.scores[point])
         ticket = replace(ticket, provenance={**ticket.provenance, **about}).draw(round_to=self.round_to)
         return Found(ticket=ticket, trace=trace, distances=distances)
 
@@ -337,8 +284,3 @@ class CoefficientSearch(Search, TrainingSettings):
             pulls[i % run.per_epoch] += self.optim.lr_at(i, run.horizon)
         walk = float(np.sqrt((pulls**2).sum()))
         return float(np.concatenate(masks.scores[point]["heads"]).std()) / walk if walk else 0.0
-
-
-def spread_evenly(**sizes: list[int]) -> Scores:
-    """Scores whose best units are spread evenly over the layers: what no draw from these can keep, no draw can."""
-    return {group: [-(np.arange(n) * len(layers) + i) for i, n in enumerate(layers)] for group, layers in sizes.items()}

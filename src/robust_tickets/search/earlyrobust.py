@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from robust_tickets.adversary.freelb import FreeLB
@@ -61,7 +62,7 @@ class EarlyRobust(CoefficientSearch):
         from robust_tickets.prune.gates import Gates
 
         with Gates(theta) as c:  # c = 1 on every head and neuron of a copy of theta_0
-            masks = run.remember(MaskTrace(theta, c, draw=self.draw, at=self.mini_epochs(run)))
+            masks = run.remember(MaskTrace(c, draw=partial(self.draw, theta), at=self.mini_epochs(run)))
             for step in run.steps(
                 {"model": theta, "gates": c},
                 under=self.adversary,

@@ -33,9 +33,8 @@ from robust_tickets import progress
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.classifier import ModelClassifier
 from robust_tickets.config import refuse, setting
-from robust_tickets.search.base import Found, Search, SearchRun, Start, checked, origin_of
+from robust_tickets.search.base import Found, Search, SearchRun, checked, origin_of
 from robust_tickets.seeds import derive
-from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import keep_best, removed_count
 from robust_tickets.train.finetune import FineTune, evaluated_rows
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
     from robust_tickets.data.task import Task
-
-# Chen et al.'s released code: 3 epochs a round, no weight decay, no warm-up, gradient norm clipped to 1
-ROUND: dict[str, Any] = {"epochs": 3, "lr": 2e-5, "batch_size": 32, "weight_decay": 0.0, "warmup": 0.0, "clip": 1.0}
 
 # the sparsities of "LTH" in RobustT's Table 1; its text says that they equal RobustT's own, but SST-2 has 60 % against 30 % there
 LTH: Mapping[str, Mapping[str, Any]] = {
@@ -70,33 +66,26 @@ class IMP(Search, TrainingSettings):
     step: float = 0.1  # of all weights, each round
     classifier: Literal["kept", "rewound"] = "kept"
     schedule: Literal["run", "round"] = "run"
-    # training of one round
-    epochs: int = ROUND["epochs"]
-    lr: float = ROUND["lr"]
-    batch_size: int = ROUND["batch_size"]
-    weight_decay: float = ROUND["weight_decay"]
-    warmup: float = ROUND["warmup"]
-    clip: float = ROUND["clip"]
+    epochs: int = 3  # of one round
     evaluation_rows: int = setting(2000, at_least=0)  # of the validation split, after each round; 0: all
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse(
-            not 0 < self.step <= self.sparsity < 1,
-            "IMP needs 0 < step <= sparsity < 1",
-            hint="step=0.1, sparsity=0.6: six rounds",
-        )
+        wrong = not 0 < self.step <= self.sparsity < 1
+        refuse(wrong, "IMP needs 0 < step <= sparsity < 1", hint="step=0.1, sparsity=0.6: six rounds")
 
     def start(
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
-    ) -> Start:
+    ) -> SearchRun:
         """theta_0 itself: each round trains a copy."""
-        task = checked(task, "pruned", clf)
-        return Start(
-            theta=clf.needs_model("pruned").model,
-            classifier=clf,
+        task = checked(task, clf)
+        return SearchRun(
             settings=self,
-            identity=identity_of(self, clf, task) if folder else "",
+            model=clf.model,
+            classifier=clf,
+            given=task,
+            folder=folder,
+            identity=self.identity(clf, task),
             origin={**origin_of(clf, task), "rounds": len(self.rungs)},
         )
 
@@ -113,7 +102,7 @@ class IMP(Search, TrainingSettings):
             _, weights = magnitudes(model)
             removed = remove(m.scores, weights, number - 1, rung)
             if number == len(self.rungs):
-                rank_the_rest(m.scores, weights, number)
+                mark(m.scores, weights, {name: np.isinf(score) for name, score in m.scores.items()}, number)
             m.head = head_of(model.model) if self.classifier == "kept" else {}
             m.trace.append({"round": number, "sparsity": rung, "removed": removed, **self._evaluation(model, run.task)})
             rounds.save(number)
@@ -129,9 +118,6 @@ class IMP(Search, TrainingSettings):
         """The sparsity after each round."""
         whole = [round(self.step * i, 10) for i in range(1, round(1 / self.step) + 1)]
         return [*(rung for rung in whole if rung < self.sparsity - 1e-9), self.sparsity]
-
-    def steps(self, task: Task) -> int:
-        return len(self.rungs) * self.training(task, 1).steps(task)
 
     def training(self, task: Task, number: int) -> FineTune:
         """Fine-tuning of one round; its order of the data is its own, as in one long run."""
@@ -175,11 +161,9 @@ class Pruned:
 
 def magnitudes(clf: ModelClassifier) -> tuple[str, Scores]:
     """The family of ``clf``, and |w| of every matrix that unstructured tickets mask, by its name in the encoder."""
-    model = clf.needs_model("pruned").model
-    layout = layout_of(model)
-    return layout.family, {
-        name: module.weight.detach().float().abs().cpu().numpy() for name, module in layout.matrices_of(model).items()
-    }
+    layout = layout_of(clf.model)
+    matrices = layout.matrices_of(clf.model).items()
+    return layout.family, {name: module.weight.detach().float().abs().cpu().numpy() for name, module in matrices}
 
 
 # A weight's score says when it went: the round (from 0) plus its share of the largest magnitude that went with it, below 1. Those that are
@@ -193,16 +177,12 @@ def remove(scores: Scores, magnitudes: Scores, done: int, sparsity: float) -> in
     candidates = [np.where(np.isinf(scores[name]), magnitudes[name], np.float32(-1)) for name in scores]
     kept = keep_best(candidates, total - removed_count(total, sparsity))
     went = {name: np.isinf(scores[name]) & ~mask for name, mask in zip(scores, kept, strict=True)}
-    _mark(scores, magnitudes, went, done)
+    mark(scores, magnitudes, went, done)
     return sum(int(np.count_nonzero(mask)) for mask in went.values())
 
 
-def rank_the_rest(scores: Scores, magnitudes: Scores, done: int) -> None:
-    """Give what is left at the end its scores."""
-    _mark(scores, magnitudes, {name: np.isinf(score) for name, score in scores.items()}, done)
-
-
-def _mark(scores: Scores, magnitudes: Scores, where: Mapping[str, np.ndarray], done: int) -> None:
+def mark(scores: Scores, magnitudes: Scores, where: Mapping[str, np.ndarray], done: int) -> None:
+    """Give scores to the weights of ``where``, which go together after ``done`` rounds, or stay."""
     largest = max((float(magnitudes[name][mask].max()) for name, mask in where.items() if mask.any()), default=0.0)
     for name, mask in where.items():
         scores[name][mask] = np.float32(done) + magnitudes[name][mask] * (BELOW_ONE / np.float32(largest or 1.0))

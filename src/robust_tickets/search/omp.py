@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from robust_tickets.classifier.base import as_model
-from robust_tickets.config import Settings, fraction
+from robust_tickets.config import fraction
 from robust_tickets.errors import TicketsError
-from robust_tickets.search.base import Found, Search, SearchRun, Start, fine_tuned, named, origin_of
-from robust_tickets.search.imp import LTH, ROUND, magnitudes
+from robust_tickets.search.base import Found, Search, SearchRun, fine_tuned, named, origin_of
+from robust_tickets.search.imp import LTH, magnitudes
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from robust_tickets.data.task import Task
 
 
-TUNING = FineTune(**ROUND)
+TUNING = FineTune(epochs=3)  # IMP's, of one round
 
 
 @dataclass(frozen=True, kw_only=True)
-class OMP(Search, Settings):
+class OMP(Search):
     """``OMP(sparsity=0.6)(classifier)``; ``sparsity`` is the fraction of weights removed."""
 
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = LTH
@@ -44,55 +44,35 @@ class OMP(Search, Settings):
     tuning: FineTune = TUNING  # of the copy that ``of="finetuned"`` looks at; its seed is the search's
     seed: int = 0
 
-    @property
-    def passes(self) -> float:
-        return self.tuning.passes
-
-    def steps(self, task: Task) -> int:
-        return self.tuning.steps(task) if self.of == "finetuned" else 0
-
-    def work(self, task: Task) -> float:
-        return self.tuning.work(task) if self.of == "finetuned" else 0.0
-
     def start(
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
-    ) -> Start:
+    ) -> SearchRun:
         """The model whose weights are looked at."""
-        for given in (clf,) if tuned is None else (clf, tuned):
-            as_model(given, "pruned")
-        if self.of == "pretrained" and tuned is not None:
-            raise TicketsError(
-                "OMP(of='pretrained') looks at theta_0, got tuned=", hint="use of='finetuned'", code="search.tuned"
-            )
-        theta = clf if tuned is None else tuned
-        if self.of == "finetuned" and tuned is None:
-            if task is None:
-                raise TicketsError(
-                    "OMP(of='finetuned') needs a task to fine-tune on",
-                    hint="give one, or tuned=a classifier",
-                    code="search.task",
-                )
-            theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder)
+        theta = as_model(clf if tuned is None else tuned, "pruned")
         origin = origin_of(clf, task if self.of == "finetuned" else None)
-        return Start(
-            theta=theta.needs_model("pruned").model,
-            classifier=theta,
-            settings=self.tuning,
-            origin=origin if tuned is None else {**origin, "tuned": named(tuned)},
-        )
+        if tuned is not None:
+            if self.of == "pretrained":
+                message, hint = "OMP(of='pretrained') looks at theta_0, got tuned=", "use of='finetuned'"
+                raise TicketsError(message, hint=hint, code="search.tuned")
+            origin["tuned"] = named(tuned)
+        elif self.of == "finetuned":
+            if task is None:
+                message, hint = "OMP(of='finetuned') needs a task to fine-tune on", "give one, or tuned=a classifier"
+                raise TicketsError(message, hint=hint, code="search.task")
+            theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder)
+        return SearchRun(settings=self.tuning, model=theta.model, classifier=theta, folder=folder, origin=origin)
 
     def search(self, theta: PreTrainedModel, run: SearchRun) -> Found:
         """The smallest |w| go."""
         family, scores = magnitudes(run.classifier)
-        return Found(
-            ticket=Ticket.from_weight_scores(
-                family=family,
-                names=list(scores),
-                scores=list(scores.values()),
-                sparsity=self.sparsity,
-                scope=self.scope,
-            )
+        ticket = Ticket.from_weight_scores(
+            family=family,
+            names=list(scores),
+            scores=list(scores.values()),
+            sparsity=self.sparsity,
+            scope=self.scope,
         )
+        return Found(ticket=ticket)
 
 
 REGISTERED = OMP

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.objective import Adversary, Kind
+from robust_tickets.backbone.layout import layout_of
 from robust_tickets.classifier.base import as_model
 from robust_tickets.config import component, counted, digest, fraction, refuse, setting
 from robust_tickets.registry import code_of
-from robust_tickets.search.base import Start, named
+from robust_tickets.search.base import SearchRun, named
 from robust_tickets.search.earlyrobust import EarlyRobust
 from robust_tickets.seeds import derive
 from robust_tickets.stages import resources_of
@@ -33,8 +34,6 @@ from robust_tickets.stages import resources_of
 if TYPE_CHECKING:
     from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
-
-CHARACTERS_A_TOKEN = 4  # of English, about; for estimates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,29 +86,19 @@ class ORTicket(EarlyRobust):
         read = {} if self.needs_task else {"corpus": find_corpus(self.corpus, column=self.corpus_column).digest}
         return {**read, "mlm": digest_of_head(self.mlm)} if self.mlm else read
 
-    def per_epoch(self, task: Task | None = None) -> int:
-        """Updates of an epoch, about: the corpus is counted in characters, not yet in tokens."""
-        from robust_tickets.data.mlm import find_corpus
-
-        size = find_corpus(self.corpus, column=self.corpus_column, task=task).size
-        return max(1, size // (CHARACTERS_A_TOKEN * self.block * self.batch_size * self.accumulate))
-
-    def steps(self, task: Task | None = None) -> int:
-        """Updates at most; the rule usually stops earlier."""
-        return self.most(self.per_epoch(task))
-
     def start(
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
-    ) -> Start:
+    ) -> SearchRun:
         """A copy of theta_0 with its pretrained head for masked words, and the masked blocks of the corpus."""
         from robust_tickets.classifier.mlm import digest_of_model, masked_model
         from robust_tickets.classifier.tokenizer import digest_of
         from robust_tickets.data.mlm import MaskedBlocks, blocks_of, find_corpus
         from robust_tickets.train.update import full_precision
 
-        as_model(clf, "searched")
+        model = as_model(clf, "searched").model
         corpus = find_corpus(self.corpus, column=self.corpus_column, task=task)
-        self._check_block(clf)
+        most = model.config.max_position_embeddings - layout_of(model).reserved_positions
+        refuse(not 4 <= self.block <= most, f"ORTicket.block must be 4 to {most} tokens", hint="128 is the default")
         theta = masked_model(clf, self.mlm)
         mlm = digest_of_model(theta)
         full_precision(theta)
@@ -126,7 +115,6 @@ class ORTicket(EarlyRobust):
         )
         unseen = ("round_to", "corpus", "mlm")  # rounding changes no step; the others count by what they hold
         determines = {
-            "method": "ORTicket",
             "settings": {k: v for k, v in counted(self).items() if k not in unseen},
             "mlm": mlm,
             "corpus": corpus.digest,
@@ -135,25 +123,16 @@ class ORTicket(EarlyRobust):
             "code": code_of(self),
         }
         held = {"name": corpus.name, "digest": corpus.digest, "blocks": len(blocks.blocks), "block": self.block}
-        return Start(
-            theta=theta,
-            classifier=clf,
+        head = {"identity": self.mlm or clf.identity, "digest": mlm}
+        return SearchRun(
             settings=self,
+            model=theta,
+            classifier=clf,
             batches=blocks,
+            folder=folder,
             identity=digest(determines),
-            origin={
-                "model": named(clf),
-                "mlm": {"identity": self.mlm or clf.identity, "digest": mlm},
-                "corpus": held,
-            },
+            origin={"model": named(clf), "mlm": head, "corpus": held},
         )
-
-    def _check_block(self, clf: ModelClassifier) -> None:
-        from robust_tickets.backbone.layout import layout_of
-
-        model = clf.needs_model("searched").model
-        most = model.config.max_position_embeddings - layout_of(model).reserved_positions
-        refuse(not 4 <= self.block <= most, f"ORTicket.block must be 4 to {most} tokens", hint="128 is the default")
 
 
 REGISTERED = ORTicket

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -28,21 +28,10 @@ from torch.nn import functional as F
 
 from robust_tickets import progress
 from robust_tickets.backbone.layout import Layout, layout_of
-from robust_tickets.config import Settings, setting
+from robust_tickets.config import setting
 from robust_tickets.data.batching import Batch
 from robust_tickets.errors import TicketsError
-from robust_tickets.search.base import (
-    Found,
-    Search,
-    SearchRun,
-    Start,
-    checked,
-    determining,
-    fine_tuned,
-    named,
-    origin_of,
-)
-from robust_tickets.stages import identity_of
+from robust_tickets.search.base import Found, Search, SearchRun, checked, fine_tuned, named, origin_of
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.finetune import FineTune, evaluated_rows
 
@@ -51,14 +40,13 @@ if TYPE_CHECKING:
 
     from robust_tickets.classifier import ModelClassifier
     from robust_tickets.data.task import Task
-    from robust_tickets.prune.gates import Gates
 
 PHASES = ("both", "heads", "mlps")
 TUNING = FineTune(epochs=3, weight_decay=1e-2, warmup=0.1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Prasanna(Search, Settings):
+class Prasanna(Search):
     """``Prasanna()(classifier, task)`` fine-tunes a copy and prunes it; the classifier stays as it was."""
 
     drawable: ClassVar[bool] = False  # the ticket has no scores
@@ -74,41 +62,22 @@ class Prasanna(Search, Settings):
     tuning: FineTune = TUNING  # its seed is the search's
     seed: int = 0
 
-    @property
-    def passes(self) -> float:
-        return self.tuning.passes
-
-    @property
-    def epochs(self) -> int:
-        """Of the fine-tuning; what comes after costs as much as some evaluations."""
-        return self.tuning.epochs
-
-    def steps(self, task: Task) -> int:
-        """Updates of the fine-tuning."""
-        return self.tuning.steps(task)
-
-    def work(self, task: Task) -> float:
-        """The fine-tuning, and some twenty measurements of importance and accuracy."""
-        return self.tuning.work(task) + 20.0 * len(task.validation)
-
     def start(
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
-    ) -> Start:
+    ) -> SearchRun:
         """The model, fine-tuned on the task."""
-        task = checked(task, "pruned", clf, tuned)
+        task = checked(task, clf, tuned)
         if len(task.validation) == 0:
-            raise TicketsError(
-                "importance pruning stops by accuracy on the validation split, which is empty",
-                hint="give validation rows",
-                code="search.validation",
-            )
+            message = "importance pruning stops by accuracy on the validation split, which is empty"
+            raise TicketsError(message, hint="give validation rows", code="search.validation")
         theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder) if tuned is None else tuned
-        settings = replace(self, tuning=determining(self.tuning, self.seed) if tuned is None else TUNING)
-        return Start(
-            theta=theta.needs_model("pruned").model,
-            classifier=theta,
+        return SearchRun(
             settings=self.tuning,
-            identity=identity_of(settings, clf if tuned is None else tuned, task) if folder else "",
+            model=theta.model,
+            classifier=theta,
+            given=task,
+            folder=folder,
+            identity=self.identity(clf, task, tuned),
             origin={**origin_of(clf, task), "tuned": named(tuned)},
         )
 
@@ -127,12 +96,12 @@ class Prasanna(Search, Settings):
                 iterations.save(0)
             least = self.floor * masks.lines[0]["accuracy"]
             while (phase := masks.phase()) is not None:
-                masks.into(gates)
+                gates.set_masks(masks.groups)
                 chosen = self._choose(importance(theta, layout, batches()), masks, phase)
                 line = {"iteration": len(masks.lines), "phase": phase, **chosen}
                 if chosen["heads"] or chosen["mlps"]:
                     masks.do(line)
-                    masks.into(gates)
+                    gates.set_masks(masks.groups)
                     accuracy = evaluate(run.classifier, run.task.validation).accuracy
                     line |= {"accuracy": accuracy, "kept": accuracy >= least}
                     if not line["kept"]:
@@ -147,7 +116,7 @@ class Prasanna(Search, Settings):
         ticket = Ticket(
             kind="structured",
             family=layout.family,
-            masks={"heads": tuple(masks.heads), "neurons": tuple(masks.neurons)},
+            masks={group: tuple(kept) for group, kept in masks.groups.items()},
             unit_weights=layout.unit_weights(theta),
             provenance={"iterations": len(masks.lines) - 1},
         )
@@ -187,9 +156,8 @@ class Prasanna(Search, Settings):
             max_length=clf.max_length,
             order="longest",
             token_types=clf.token_types,
-            tokens=token_table(
-                split, clf.tokenizer, clf.max_length, clf.token_types
-            ),  # every iteration reads all of it
+            # every iteration reads all of it
+            tokens=token_table(split, clf.tokenizer, clf.max_length, clf.token_types),
         ).epoch
 
 
@@ -206,6 +174,7 @@ class Masks:
     def __init__(self, heads: list[int], neurons: list[int]) -> None:
         self.heads = [np.ones(n, dtype=bool) for n in heads]
         self.neurons = [np.ones(n, dtype=bool) for n in neurons]
+        self.groups = {"heads": self.heads, "neurons": self.neurons}
         self.lines: list[dict[str, Any]] = []
 
     def phase(self) -> str | None:
@@ -226,12 +195,6 @@ class Masks:
         for layer, *_ in line["mlps"]:
             self.neurons[layer][:] = True
 
-    def into(self, gates: Gates) -> None:
-        with torch.no_grad():
-            for group, kept in ((gates.heads, self.heads), (gates.neurons, self.neurons)):
-                for parameter, mask in zip(group, kept, strict=True):
-                    parameter.copy_(torch.from_numpy(mask.astype(np.float32)))
-
     def left(self) -> dict[str, int]:
         return {
             "heads_left": sum(int(m.sum()) for m in self.heads),
@@ -251,8 +214,7 @@ class Masks:
                 self.do(line)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Importance:
+class Importance(NamedTuple):
     """Sums over the examples, one array a layer (``mlps``: one number a layer)."""
 
     heads: list[np.ndarray]

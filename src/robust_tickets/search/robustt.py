@@ -21,7 +21,6 @@ turns all of them on, with the numbers of its scripts:
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,22 +35,11 @@ from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.adversary.objective import Adversary
 from robust_tickets.config import build, component, fraction, refuse, setting
 from robust_tickets.data.batching import batches_of
-from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.search.base import (
-    Found,
-    Search,
-    SearchRun,
-    Start,
-    checked,
-    determining,
-    fine_tuned,
-    named,
-    origin_of,
-)
+from robust_tickets.errors import TicketsError
+from robust_tickets.search.base import Found, Search, SearchRun, Trace, checked, fine_tuned, named, origin_of
 from robust_tickets.seeds import derive
-from robust_tickets.stages import identity_of
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.train.finetune import FineTune, evaluated_rows
+from robust_tickets.train.finetune import FineTune, evaluation_of
 from robust_tickets.train.settings import Length, Optim, TrainingSettings
 
 if TYPE_CHECKING:
@@ -115,54 +103,43 @@ class RobustT(Search, TrainingSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse(
-            self.round_to > 1 and self.finds == "unstructured",
-            "RobustT.round_to rounds neurons",
-            hint='granularity="neuron"',
-        )
-        refuse(
-            self.run_epochs > self.epochs,
-            f"RobustT.run_epochs is more than epochs ({self.epochs})",
-            hint="raise epochs",
-        )
-        refuse(
-            self.clip_scope == "all" and (self.accumulate > 1 or self.clip == 0),
-            "RobustT(clip_scope='all') clips, and after every batch",
-            hint="accumulate=1 and clip above 0",
-        )
-        refuse(
-            self.clip_scope == "all" and self.adversary is not None and self.adversary.updates > 1,
-            "RobustT(clip_scope='all') takes one update a batch",
-            hint="clip_scope='gates'",
-        )
+        every = self.clip_scope == "all"
+        adversary_updates = self.adversary.updates if self.adversary else 1
+        for broken, message, hint in (
+            (self.round_to > 1 and self.finds == "unstructured", ".round_to rounds neurons", 'granularity="neuron"'),
+            (self.run_epochs > self.epochs, f".run_epochs is more than epochs ({self.epochs})", "raise epochs"),
+            (every and (self.accumulate > 1 or self.clip == 0), "(clip_scope='all') clips, and after every batch",
+             "accumulate=1 and clip above 0"),
+            (every and adversary_updates > 1, "(clip_scope='all') takes one update a batch", "clip_scope='gates'"),
+        ):  # fmt: skip
+            refuse(broken, f"RobustT{message}", hint=hint)
 
     def start(
         self, clf: ModelClassifier, task: Task | None, folder: Path | None, tuned: ModelClassifier | None
-    ) -> Start:
+    ) -> SearchRun:
         """Step 1: the model, fine-tuned on the task."""
         from robust_tickets.train.update import full_precision
 
-        task = checked(task, "searched", clf, tuned)
-        if tuned is None:
-            tuning = determining(self.tuning, self.seed)
-            theta = fine_tuned(replace(self.tuning, seed=self.seed), clf, task, folder)
-        else:
-            tuning, theta = TUNING, tuned.copy()
+        task = checked(task, clf, tuned)
+        tuning = replace(self.tuning, seed=self.seed)
+        theta = fine_tuned(tuning, clf, task, folder) if tuned is None else tuned.copy()
         full_precision(theta.model)
-        # how it is drawn changes no step
-        searched = replace(self, sparsity=RobustT.sparsity, round_to=1, run_epochs=0, tuning=tuning)
-        return Start(
-            theta=theta.model,
-            classifier=theta,
+        batches = batches_of(
+            theta,
+            task,
+            self.batch_size,
+            derive(self.seed, "search", "batches"),
+            reads=self.epochs * self.per_epoch(task) * self.accumulate,
+        )
+        return SearchRun(
             settings=self,
-            batches=batches_of(
-                theta,
-                task,
-                self.batch_size,
-                derive(self.seed, "search", "batches"),
-                reads=self.epochs * self.per_epoch(task) * self.accumulate,
-            ),
-            identity=identity_of(searched, clf if tuned is None else tuned, task) if folder else "",
+            model=theta.model,
+            classifier=theta,
+            given=task,
+            batches=batches,
+            folder=folder,
+            # what is drawn from the gates, and how long they are trained, changes no update
+            identity=self.identity(clf, task, tuned, sparsity=RobustT.sparsity, round_to=1, run_epochs=0),
             origin={**origin_of(clf, task), "tuned": named(tuned)},
         )
 
@@ -174,13 +151,8 @@ class RobustT(Search, TrainingSettings):
         def weight(done: int) -> float:
             return self.penalty_at(done, run.total)
 
-        z = HardConcrete(
-            theta,
-            generator=run.draws("gates"),
-            granularity=self.granularity,
-            freeze=self.clip_scope == "gates",
-        )
-        with z:
+        freeze = self.clip_scope == "gates"
+        with HardConcrete(theta, generator=run.draws("gates"), granularity=self.granularity, freeze=freeze) as z:
             trace = run.remember(GateTrace(z, every=self.trace_every, per_epoch=run.per_epoch, penalty=weight))
             for step in run.steps(
                 {"gates": z, "model": theta} if z.freeze else {"gates": z},
@@ -193,11 +165,10 @@ class RobustT(Search, TrainingSettings):
             ):
                 trace.record(step, run.loss)
         if run.done > run.last:
-            raise TicketsError(
-                f"the search in {run.folder} has run {run.done / run.per_epoch:g} epochs already, asked for {self.run_epochs}",
-                hint="give another folder",
-                code="search.epochs",
+            message = (
+                f"the search in {run.folder} has run {run.done / run.per_epoch:g} epochs, asked for {self.run_epochs}"
             )
+            raise TicketsError(message, hint="give another folder", code="search.epochs")
         ticket = self.draw(z, theta)
         about = {**ticket.provenance, "steps_run": run.done}
         return Found(ticket=replace(ticket, provenance=about), trace=trace.lines)
@@ -221,9 +192,6 @@ class RobustT(Search, TrainingSettings):
         total = self.epochs * per_epoch
         return Length(total, (self.run_epochs or self.epochs) * per_epoch, total)
 
-    def work(self, task: Task) -> float:
-        return self.tuning.work(task) + super().work(task)
-
     def penalty_at(self, step: int, total: int) -> float:
         """lambda of the update that follows ``step`` of ``total`` updates."""
         at = step * (MISCOUNT if self.ramp == "official" else 1) / total
@@ -238,80 +206,55 @@ class RobustT(Search, TrainingSettings):
             return Ticket.from_weight_scores(
                 family=layout.family, names=z.names, scores=z.scores(), sparsity=self.sparsity
             )
-        learned = f"{self.granularity}s"
-        sizes = {"heads": layout.heads_of(theta), "neurons": layout.neurons_of(theta)}
         # the other group is kept whole
-        scores = {group: [np.zeros(n, dtype=np.float32) for n in counts] for group, counts in sizes.items()}
-        scores[learned] = z.snapshot()
-        fractions: dict[str, Any] = {"heads": 0.0, "neurons": 0.0, learned: self.sparsity, "round_to": self.round_to}
-        return Ticket.from_scores(
-            family=layout.family, scores=scores, unit_weights=layout.unit_weights(theta), **fractions
-        )
+        scores = {g: [np.zeros(n, dtype=np.float32) for n in counts] for g, counts in layout.units_of(theta).items()}
+        scores[f"{self.granularity}s"] = z.snapshot()
+        how: dict[str, Any] = {f"{self.granularity}s": self.sparsity, "round_to": self.round_to}
+        return Ticket.from_scores(family=layout.family, scores=scores, unit_weights=layout.unit_weights(theta), **how)
 
     def _evaluation(self, run: SearchRun, trace: GateTrace) -> Callable[[], dict[str, Any]] | None:
-        from robust_tickets.train.evaluate import Evaluator
-
-        task = run.task
-        if self.evaluate == "never" or task.validation_split not in task.splits or len(task.validation) == 0:
+        purpose = ("search", "evaluation")
+        evaluate = evaluation_of(run.classifier, run.task, self.evaluation_rows, self.seed, *purpose)
+        if self.evaluate == "never" or evaluate is None:
             return None
-        rows = evaluated_rows(task.validation, self.evaluation_rows, self.seed, "search", "evaluation")
-        evaluator = Evaluator(run.classifier, rows)
-
-        def numbers() -> dict[str, Any]:
-            measured = evaluator().numbers()
-            trace.evaluated(measured["accuracy"])
-            return measured
-
-        return numbers
+        return lambda: trace.evaluated(evaluate())
 
 
-class GateTrace:
-    """What is noted as the gates are trained; a run's memory. A line has lambda, the mean loss since the line before, and the gates' state.
+class GateTrace(Trace):
+    """What is noted as the gates are trained. A line has lambda, the mean loss since the line before, and the gates' state.
 
     ``R`` is the mean over matrices, ``R_global`` over weights; ``exact``: share that is 0 or 1 when evaluated; ``below_half``: under 0.5.
     """
 
     def __init__(self, gates: HardConcrete, *, every: int, per_epoch: int, penalty: Callable[[int], float]) -> None:
+        super().__init__()
         self.gates, self.every, self.per_epoch, self.penalty = gates, every, per_epoch, penalty
         self.lines: list[dict[str, Any]] = []
-        self.loss_sum: Tensor | None = None  # since the last line; stays on the device
-        self.loss_count = 0
         self.stale: dict[str, torch.nn.Parameter] = {}  # weights whose gradients are kept and clipped with the gates'
 
     def record(self, step: int, loss: Tensor) -> None:
         """Take in an update."""
-        self.loss_sum = loss if self.loss_sum is None else self.loss_sum + loss
-        self.loss_count += 1
+        self.add(loss)
         if step % self.every == 0 or step % self.per_epoch == 0:
             self._write(step)
 
-    def evaluated(self, accuracy: float) -> None:
-        """Validation accuracy, at the start and after an epoch's last line."""
+    def evaluated(self, numbers: dict[str, Any]) -> dict[str, Any]:
+        """Note the validation accuracy, at the start and after an epoch's last line."""
         if not self.lines:
             self._write(0)
-        self.lines[-1]["accuracy"] = accuracy
+        self.lines[-1]["accuracy"] = numbers["accuracy"]
+        return numbers
 
     def _write(self, step: int) -> None:
         """The only place that waits for the device."""
-        loss = None if self.loss_sum is None else float(self.loss_sum) / self.loss_count
         shares = self.gates.statistics().tolist()
-        if not all(math.isfinite(number) for number in (loss or 0.0, *shares)):
-            raise TicketsError(
-                f"the search diverged by step {step}: loss {loss}",
-                hint="lower its learning rate or step size",
-                exit_code=FAILED,
-                code="search.diverged",
-            )
-        self.lines.append(
-            {
-                "step": step,
-                "epoch": round(step / self.per_epoch, 4),
-                "loss": loss,
-                "lambda": self.penalty(max(0, step - 1)),  # of the update just made
-                **dict(zip(("R", "R_global", "exact", "below_half"), shares, strict=True)),
-            }
-        )
-        self.loss_sum, self.loss_count = None, 0
+        line = {
+            "step": step,
+            "epoch": round(step / self.per_epoch, 4),
+            "loss": self.mean_loss(step, shares),
+            "lambda": self.penalty(max(0, step - 1)),  # of the update just made
+        }
+        self.lines.append(line | dict(zip(("R", "R_global", "exact", "below_half"), shares, strict=True)))
 
     def clipping_all(self, step: Step, *, model: PreTrainedModel, clip: float) -> Step:
         """The released clipping: gates and weights by one norm, where the weights' gradients add up over the whole run.
@@ -329,20 +272,16 @@ class GateTrace:
 
         return replace(step, run=run)
 
-    # the run's Memory
-
     def tensors(self) -> dict[str, Tensor]:
-        kept = {f"stale/{name}": p.grad for name, p in self.stale.items() if p.grad is not None}
-        return kept | ({"loss": self.loss_sum} if self.loss_sum is not None else {})
+        stale = {f"stale/{name}": p.grad for name, p in self.stale.items() if p.grad is not None}
+        return super().tensors() | stale
 
     def values(self) -> dict[str, Any]:
-        return {"lines": self.lines, "loss_count": self.loss_count}
+        return super().values() | {"lines": self.lines}
 
     def restore(self, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-        self.lines, self.loss_count = [dict(line) for line in values["lines"]], int(values["loss_count"])
-        self.loss_sum = tensors.get("loss")
-        if self.loss_sum is not None:
-            self.loss_sum = self.loss_sum.to(self.gates.log_alpha[0].device)
+        super().restore(tensors, values)
+        self.lines = [dict(line) for line in values["lines"]]
         for name, parameter in self.stale.items():
             saved = tensors.get(f"stale/{name}")
             parameter.grad = None if saved is None else saved.to(parameter.device)

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from robust_tickets.backbone.layout import Layout, encoder_of
 from robust_tickets.backbone.weight_masks import BUFFER
-from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made, product
+from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made, product, working_of
 
 
 class Linear(torch.autograd.Function):
@@ -218,7 +218,7 @@ class Half:
         self.embeddings = encoder_of(model).get_submodule(layout.word_embeddings.partition(".")[0])
         wide = {id(module) for module in self.embeddings.modules()}
         self.gates = gates
-        self.gated: dict[nn.Module, Working] = gates.working() if gates is not None else {}
+        self.gated: dict[nn.Module, Working] = working_of(gates) if gates is not None else {}
         groups = [
             Together(three, KIND)
             for three in triples(model, layout)

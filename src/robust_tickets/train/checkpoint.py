@@ -16,14 +16,13 @@ import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
-from robust_tickets import progress
-from robust_tickets.data.batching import PLAIN
 from robust_tickets.errors import FAILED, TicketsError
 from robust_tickets.files import read_json, sha256_file
 from robust_tickets.progress import warn
@@ -56,7 +55,8 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     try:
         with open(path, "wb") as out:
             hashed = []
-            for piece in _pieces(order, tensors):
+            data: Iterator[memoryview] = (_bytes_of(tensors[name]) for name in order)
+            for piece in chain((memoryview(_header(order, tensors)),), data):
                 hashed.append(pool.submit(digest.update, piece))
                 out.write(piece)
             out.flush()
@@ -68,7 +68,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def bytes_of(tensor: Tensor) -> memoryview:
+def _bytes_of(tensor: Tensor) -> memoryview:
     """The tensor's bytes; no copy is made of one that is contiguous on the CPU."""
     flat: Any = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return memoryview(flat)
@@ -78,22 +78,13 @@ def size_of(tensor: Tensor) -> int:
     return tensor.numel() * tensor.element_size()
 
 
-def _pieces(order: list[str], tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
-    yield _header(order, tensors)
-    for name in order:
-        yield bytes_of(tensors[name])
-
-
 def _header(order: list[str], tensors: Mapping[str, Tensor]) -> bytes:
     entries, at = {}, 0
     for name in order:
         tensor = tensors[name]
         if tensor.dtype not in TYPES:
-            raise TicketsError(
-                f"a checkpoint cannot hold {name!r} of type {tensor.dtype}",
-                hint=f"one of {', '.join(map(str, TYPES))}",
-                code="checkpoint.type",
-            )
+            message, hint = f"a checkpoint cannot hold {name!r} of type {tensor.dtype}", f"one of {list(TYPES)}"
+            raise TicketsError(message, hint=hint, code="checkpoint.type")
         end = at + size_of(tensor)
         entries[name] = {"dtype": TYPES[tensor.dtype], "shape": list(tensor.shape), "data_offsets": [at, end]}
         at = end
@@ -136,13 +127,10 @@ def write(folder: Path, state: State) -> Path:
         shutil.rmtree(part, ignore_errors=True)
         if not isinstance(problem, OSError):
             raise
-        size = sum(map(size_of, state.tensors.values()))
-        raise TicketsError(
-            f"could not write the checkpoint {final}: {problem.strerror or problem}",
-            hint=f"free some space ({-(-size // 10**6)} MB are needed) or choose another folder; the same command then resumes",
-            exit_code=FAILED,
-            code="checkpoint.write",
-        ) from None
+        needed = -(-sum(map(size_of, state.tensors.values())) // 10**6)
+        message = f"could not write the checkpoint {final}: {problem.strerror or problem}"
+        hint = f"free some space ({needed} MB are needed) or choose another folder; the same command then resumes"
+        raise TicketsError(message, hint=hint, exit_code=FAILED, code="checkpoint.write") from None
     for older in folder.glob(f"{PREFIX}*"):
         if older != final:
             shutil.rmtree(older, ignore_errors=True)
@@ -179,17 +167,13 @@ def read(folder: Path) -> State | None:
         try:
             about = read_json(found / "state.json")
             if about["schema"] != SCHEMA:
-                progress.warn(
-                    f"the checkpoint {found} has schema {about['schema']}, this version reads {SCHEMA}: passed over"
-                )
-                continue
+                raise ValueError(f"schema {about['schema']}, this version reads {SCHEMA}")
             if sha256_file(found / "state.safetensors") != about["sha256"]:
                 raise ValueError("the hash does not match")
-            return State(
-                step=int(about["step"]), tensors=load_file(found / "state.safetensors"), values=about["values"]
-            )
+            tensors = load_file(found / "state.safetensors")
+            return State(step=int(about["step"]), tensors=tensors, values=about["values"])
         except (TicketsError, OSError, ValueError, KeyError, TypeError, SafetensorError) as problem:
-            progress.warn(f"the checkpoint {found} is damaged ({problem}): passed over")
+            warn(f"the checkpoint {found} cannot be used ({problem}): passed over")
     return None
 
 
@@ -220,14 +204,16 @@ def capture(run: TrainingRun) -> State:
             for key, value in run.optimiser.state.get(parameter, {}).items():
                 tensors[f"optimiser/{key}/{name}"] = value
     if run.engine.continues:
-        tensors |= _streams(run)
+        tensors |= {f"generator/{name}": generator.get_state() for name, generator in run.generators.items()}
+        tensors["random/cpu"] = torch.get_rng_state()
+        if run.device.type == "cuda":
+            tensors["random/cuda"] = torch.cuda.get_rng_state(run.device)
     tensors["running"] = run.running
     values: dict[str, Any] = {
         "identity": run.identity,
         "total": run.total,
-        "device": run.device.type,
         "threads": torch.get_num_threads(),
-        "reading": getattr(run.batches, "reading", ""),
+        **_surroundings(run),
         "stopped": run.stopped,
         "counted": run.counted,
         "seconds": run._seconds(),
@@ -242,39 +228,20 @@ def capture(run: TrainingRun) -> State:
 def restore(run: TrainingRun, state: State) -> None:
     """Put a fresh run where ``state`` was captured; refuses the checkpoint of another run."""
     same_work(run.folder, (state.values["identity"], state.values["total"]), (run.identity, run.total))
-    begun_on = state.values["device"]
-    if begun_on != run.device.type:  # other random streams, other rounding: it would not be the same run
-        raise TicketsError(
-            f"the run in {run.folder} was begun on {begun_on}, the model is on {run.device.type}",
-            hint=f"continue on the device it was begun on, or remove {run.folder}/checkpoint to start over",
-            code="resume.device",
-        )
-    threads, here = state.values.get("threads"), torch.get_num_threads()
-    if begun_on == "cpu" and threads not in (None, here):
+    for name, now in _surroundings(run).items():
+        if (before := state.values[name]) != now:
+            message = f"the run in {run.folder} was begun with the {name} {before!r}, now it is {now!r}"
+            hint = f"{SAME[name]}, or remove {run.folder}/checkpoint to start over"
+            raise TicketsError(message, hint=hint, code="resume.elsewhere")
+    threads, here = state.values["threads"], torch.get_num_threads()
+    if run.device.type == "cpu" and threads != here:
         warn(
             f"{run.folder} was trained with {threads} threads until now, and resumes with {here}: its weights may differ in the last bits "
             f"from those of a run with one number of threads (OMP_NUM_THREADS={threads} gives that)"
         )
-    now = getattr(run.batches, "reading", "")
-    before = state.values.get("reading", PLAIN if now else "")  # one of an older version does not say
-    if before != now:  # rows would be read twice and others never
-        raise TicketsError(
-            f"the run in {run.folder} read its texts {before}, now they would be read {now}",
-            hint="set ROBUST_TICKETS_CACHE as it was when the run was begun (tokens could be kept then and cannot now, or the other way "
-            f"round), or remove {run.folder}/checkpoint to start over",
-            code="resume.reading",
-        )
-    trained = _trained(run)
-    saved = {name.removeprefix("part/"): value for name, value in state.tensors.items() if name.startswith("part/")}
-    if saved.keys() != trained.keys():
-        raise TicketsError(
-            f"the checkpoint in {run.folder} does not fit the model",
-            hint="remove the folder to start over",
-            code="resume.model",
-        )
     with torch.no_grad():
-        for name, value in trained.items():
-            value.copy_(saved[name])
+        for name, value in _trained(run).items():
+            value.copy_(state.tensors[f"part/{name}"])
     for name, value in state.tensors.items():
         if name.startswith("optimiser/"):
             _, key, parameter = name.split("/", 2)
@@ -285,30 +252,26 @@ def restore(run: TrainingRun, state: State) -> None:
     run.spent, run.started = float(state.values["seconds"]), time.monotonic()
     run.metrics.cut(int(state.values["metrics"]))
     if run.memory is not None:
-        memory = {
-            name.removeprefix("memory/"): value for name, value in state.tensors.items() if name.startswith("memory/")
-        }
-        run.memory.restore(memory, state.values["memory"])
+        kept = {name.removeprefix("memory/"): v for name, v in state.tensors.items() if name.startswith("memory/")}
+        run.memory.restore(kept, state.values["memory"])
     if run.engine.continues and "random/cpu" in state.tensors:  # not in one that another engine left
-        _continue(run, state.tensors)  # last: nothing above may draw
+        for name, generator in run.generators.items():  # last: nothing above may draw
+            generator.set_state(state.tensors[f"generator/{name}"])
+        if run.device.type == "cuda":
+            torch.cuda.set_rng_state(state.tensors["random/cuda"], run.device)
+        torch.set_rng_state(state.tensors["random/cpu"])
 
 
-def _streams(run: TrainingRun) -> dict[str, Tensor]:
-    """Where the random streams stand."""
-    streams = {f"generator/{name}": generator.get_state() for name, generator in run.generators.items()}
-    streams["random/cpu"] = torch.get_rng_state()
-    if run.device.type == "cuda":
-        streams["random/cuda"] = torch.cuda.get_rng_state(run.device)
-    return streams
+# with others it would not be the same run: other random streams and rounding; rows read twice and others never
+SAME = {
+    "device": "continue on the device it was begun on",
+    "reading": "set ROBUST_TICKETS_CACHE as it was when the run was begun (tokens could be kept then and cannot now, or the other way round)",
+}
 
 
-def _continue(run: TrainingRun, streams: Mapping[str, Tensor]) -> None:
-    """Put the random streams where they stood."""
-    for name, generator in run.generators.items():
-        generator.set_state(streams[f"generator/{name}"])
-    if run.device.type == "cuda":
-        torch.cuda.set_rng_state(streams["random/cuda"], run.device)
-    torch.set_rng_state(streams["random/cpu"])
+def _surroundings(run: TrainingRun) -> dict[str, str]:
+    """What else a run must resume with; ``reading``: the order of its texts."""
+    return {"device": run.device.type, "reading": getattr(run.batches, "reading", "")}
 
 
 def _trained(run: TrainingRun) -> dict[str, Tensor]:

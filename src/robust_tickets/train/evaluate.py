@@ -72,29 +72,16 @@ def evaluate(
     ``chunks`` keeps encoded texts for the next evaluation of the same classifier on the same split, see ``Evaluator``.
     """
     if labels is not None and tuple(labels) != tuple(clf.labels):
-        raise TicketsError(
-            f"the classifier's labels are {', '.join(clf.labels)}, the task's {', '.join(labels)}",
-            hint=HINT,
-            code="evaluate.labels",
-        )
+        message = f"the classifier's labels are {', '.join(clf.labels)}, the task's {', '.join(labels)}"
+        raise TicketsError(message, hint=HINT, code="evaluate.labels")
     clf.check_columns(split.columns, f"the split {split.name!r}", assumed=True)
     if len(split) == 0:
-        raise TicketsError(
-            f"nothing to evaluate: the split {split.name!r} is empty", hint="check the data file", code="evaluate.empty"
-        )
+        message = f"nothing to evaluate: the split {split.name!r} is empty"
+        raise TicketsError(message, hint="check the data file", code="evaluate.empty")
     truth = np.asarray(split.labels, dtype=np.int64)
-    if truth.max() >= len(clf.labels):
-        raise TicketsError(
-            f"the split {split.name!r} has a label {truth.max()}, the classifier {len(clf.labels)} labels",
-            hint=HINT,
-            code="evaluate.labels",
-        )
-    if truth.min() < 0:
-        raise TicketsError(
-            f"the split {split.name!r} has rows without a label",
-            hint="evaluate on a split with public labels",
-            code="evaluate.labels",
-        )
+    if truth.min() < 0 or truth.max() >= len(clf.labels):
+        message = f"the split {split.name!r} has rows without a label, or with one that the classifier has not"
+        raise TicketsError(message, hint=f"evaluate on a split with public labels; {HINT}", code="evaluate.labels")
     predictions = np.empty(len(split), dtype=np.int64)
     loss = 0.0
     with progress.track(title, len(split)) if title else nullcontext() as bar:  # training shows its own bar

@@ -41,13 +41,11 @@ class Average:
         self.begins = total - span  # the last update is always one of the points
         self.count, self.mean = 0, list[Tensor]()
 
+    @torch.no_grad()
     def take(self, done: int) -> None:
         """Take the weights in after ``done`` updates, where that is a point."""
-        if done > self.begins and (self.total - done) % self.every == 0:
-            self._take()
-
-    @torch.no_grad()
-    def _take(self) -> None:
+        if done <= self.begins or (self.total - done) % self.every != 0:
+            return
         weights = [parameter.detach() for parameter in self.model.parameters()]
         self.count += 1
         if self.count == 1:
@@ -84,23 +82,16 @@ class FineTune(TrainingSettings):
     horizon: int | None = setting(None, at_least=1, hint="leave it out to decay to the end")
     # share of the updates, the last ones, whose mean weights are the result; 0: the last weights
     average: float = setting(0.0, at_least=0, at_most=1, hint="0.2 averages the last fifth")
-    evaluate: Literal["epoch", "never"] = (
-        "epoch"  # on the validation split: at the start, after every epoch, at the end
-    )
+    # on the validation split: at the start, after every epoch, at the end
+    evaluate: Literal["epoch", "never"] = "epoch"
     evaluation_rows: int = setting(2000, at_least=0)  # at most so many, drawn by the seed; 0: all
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        refuse(
-            self.run_epochs > self.epochs,
-            f"FineTune.run_epochs is more than epochs ({self.epochs})",
-            hint="raise epochs",
-        )
-        refuse(
-            self.run_epochs and (self.max_steps or self.horizon),
-            "FineTune.run_epochs sets the horizon",
-            hint="leave max_steps and horizon out",
-        )
+        more = self.run_epochs > self.epochs
+        refuse(more, f"FineTune.run_epochs is more than epochs ({self.epochs})", hint="raise epochs")
+        twice = self.run_epochs and (self.max_steps or self.horizon)
+        refuse(twice, "FineTune.run_epochs sets the horizon", hint="leave max_steps and horizon out")
 
     def length(self, per_epoch: int) -> Length:
         total = (self.run_epochs or self.epochs) * per_epoch
@@ -137,23 +128,25 @@ class FineTune(TrainingSettings):
             identity=identity_of(self, clf, task) if folder else "",
         ) as run:
             mean = run.remember(Average(model, self.average, run.total)) if self.average else None
-            for done in run.steps(
-                {"model": model}, under=self.adversary, evaluate=self._evaluation(clf, task), until=stop_after
-            ):
+            evaluate = evaluation_of(clf, task, self.evaluation_rows, self.seed) if self.evaluate == "epoch" else None
+            for done in run.steps({"model": model}, under=self.adversary, evaluate=evaluate, until=stop_after):
                 if mean is not None:
                     mean.take(done)
             if mean is not None and run.done == run.total:
                 mean.replace_weights()
         return clf
 
-    def _evaluation(self, clf: ModelClassifier, task: Task) -> Callable[[], dict[str, Any]] | None:
-        from robust_tickets.train.evaluate import Evaluator
 
-        if self.evaluate == "never" or len(task.validation) == 0:
-            return None
-        split = evaluated_rows(task.validation, self.evaluation_rows, self.seed)
-        evaluator = Evaluator(clf, split)
-        return lambda: evaluator().numbers()
+def evaluation_of(
+    clf: ModelClassifier, task: Task, most: int, seed: int, *purpose: str
+) -> Callable[[], dict[str, Any]] | None:
+    """What evaluates ``clf`` after every epoch, on at most so many validation rows; none where the task has none."""
+    from robust_tickets.train.evaluate import Evaluator
+
+    if task.validation_split not in task.splits or len(task.validation) == 0:
+        return None
+    evaluator = Evaluator(clf, evaluated_rows(task.validation, most, seed, *purpose))
+    return lambda: evaluator().numbers()
 
 
 def evaluated_rows(split: Split, most: int, seed: int, *purpose: str) -> Split:

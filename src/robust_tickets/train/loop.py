@@ -16,7 +16,7 @@ The model is trained where it is: move the classifier to a device first.
 
 from __future__ import annotations
 
-import json
+import math
 import os
 import signal
 import threading
@@ -37,8 +37,8 @@ from robust_tickets.adversary.objective import Adversary, Ground
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.data.batching import Batch, Batches, prefetched
 from robust_tickets.errors import FAILED, TicketsError
-from robust_tickets.files import no_link
-from robust_tickets.progress import say
+from robust_tickets.files import no_link, writing
+from robust_tickets.jsonl_log import to_line
 from robust_tickets.seeds import derive, seed_dropout, torch_generator
 from robust_tickets.train import checkpoint
 from robust_tickets.train.bf16 import Half
@@ -61,14 +61,11 @@ class Metrics:
         self.path = path
 
     def write(self, line: dict[str, Any]) -> None:
-        if self.path is None:
-            return
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with open(self.path, "ab", opener=no_link) as out:
-                out.write((json.dumps(line, ensure_ascii=False, allow_nan=False) + "\n").encode())
-        except OSError as problem:
-            raise _failed(self.path, problem) from None
+        if self.path is not None:
+            with writing(self.path):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                with open(self.path, "ab", opener=no_link) as out:
+                    out.write(to_line(line))
 
     def length(self) -> int:
         """Bytes written so far, safely on disk."""
@@ -80,21 +77,9 @@ class Metrics:
 
     def cut(self, length: int) -> None:
         """Forget what came after the first ``length`` bytes."""
-        if self.path is not None and self.path.exists() and self.path.stat().st_size > length:
-            try:
-                with open(self.path, "r+b", opener=no_link) as out:
-                    out.truncate(length)
-            except OSError as problem:
-                raise _failed(self.path, problem) from None
-
-
-def _failed(path: Path, problem: OSError) -> TicketsError:
-    return TicketsError(
-        f"could not write {path}: {problem.strerror}",
-        hint="check the disk and the folder's rights",
-        exit_code=FAILED,
-        code="metrics.write",
-    )
+        if self.path is not None and self.length() > length:
+            with writing(self.path), open(self.path, "r+b", opener=no_link) as out:
+                out.truncate(length)
 
 
 USUAL = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
@@ -127,7 +112,7 @@ class Interrupt:
         self.close()
         self._asked = True
         with suppress(RuntimeError):  # the signal came while a line was printed
-            say(f"{self.title}: stopping after this step (again: at once, without a checkpoint)")
+            progress.say(f"{self.title}: stopping after this step (again: at once, without a checkpoint)")
 
     def close(self) -> None:
         """Put the handlers back."""
@@ -135,7 +120,6 @@ class Interrupt:
             signal.signal(*self._before.popitem())
 
 
-LOWER = "lower the learning rate or the adversary's step size, or train in fp32"
 CHECKPOINT_SHARE = 0.01  # training waits for checkpoints for at most this share of its time
 
 M = TypeVar("M", bound=checkpoint.Memory)
@@ -163,7 +147,6 @@ class TrainingRun:
         self.title: str = "train" if self.name == "finetune" else self.name
         self.seed = derive(self.settings.seed, self.name)
         self.optim, self.accumulate = self.settings.optim, self.settings.accumulate
-        self.engine_kind = self.settings.engine
         self.per_epoch = -(-len(self.batches or ()) // self.accumulate)
         self.total, self._end, self.horizon = self.settings.length(self.per_epoch)
         self.device = next(self.model.parameters()).device
@@ -216,7 +199,14 @@ class TrainingRun:
             adversary=under,
             precision=self.settings.precision,
             regulariser=penalty,
-            ground=self._ground(),
+            ground=Ground(
+                model=self.model,
+                layout=layout_of(self.model),
+                tokenizer=None if self.classifier is None else self.classifier.tokenizer,
+                seed=derive(self.settings.seed, self.name, "adversary"),
+                split=self.batches.split if isinstance(self.batches, Batches) else None,
+                labels=() if self.classifier is None else self.classifier.labels,
+            ),
             gates=parts.get("gates"),
             autocast=wrap is not None,  # the gradients must lie where autograd puts them
         )
@@ -236,17 +226,6 @@ class TrainingRun:
         self._groups = self._reading.enter_context(closing(self._read()))
         self._open.push(self._left)
         return iter(self._next, None)
-
-    def _ground(self) -> Ground:
-        """What an adversary may look at before the first step."""
-        return Ground(
-            model=self.model,
-            layout=layout_of(self.model),
-            tokenizer=None if self.classifier is None else self.classifier.tokenizer,
-            seed=derive(self.settings.seed, self.name, "adversary"),
-            split=self.batches.split if isinstance(self.batches, Batches) else None,
-            labels=() if self.classifier is None else self.classifier.labels,
-        )
 
     def phase(self, name: str, memory: checkpoint.Memory) -> checkpoint.Phase:
         """What outlives one training: ``memory`` is restored at once, and saved when the method says so."""
@@ -310,11 +289,12 @@ class TrainingRun:
                         break
 
     def _prepare(self, parts: Mapping[str, nn.Module], step: Step, rates: Mapping[str, float] | None = None) -> None:
-        one_process()
+        if (processes := os.environ.get("WORLD_SIZE") or "1") != "1":  # each would train the whole run, in one folder
+            message = f"training runs in one process on one device, got {processes}"
+            raise TicketsError(message, hint="start it without torchrun", code="train.processes")
         if self.per_epoch == 0:
-            raise TicketsError(
-                "nothing to train on: the training split is empty", hint="check the data file", code="train.empty"
-            )
+            message = "nothing to train on: the training split is empty"
+            raise TicketsError(message, hint="check the data file", code="train.empty")
         self.step, self.parts = step, {**parts, **step.parts}
         if isinstance(self.batches, Batches):
             self.batches = replace(self.batches, views=step.views)
@@ -358,10 +338,7 @@ class TrainingRun:
         return loss
 
     def _after(self, loss: Tensor) -> None:
-        if self.counted:
-            self.running += loss
-        else:  # of the loss's own precision from the first on
-            self.running = self.running + loss
+        self.running = self.running + loss  # of the loss's own precision from the first on
         self.counted += 1
         epoch_ends = self.done % self.per_epoch == 0
         if self.done % self.settings.log_every == 0 or epoch_ends or self.stopped or self.done == self.total:
@@ -390,31 +367,18 @@ class TrainingRun:
         self._check(float(self.running / max(1, self.counted)), bool(self.engine.exploded), self.done)
 
     def _check(self, loss: float, exploded: bool, step: int) -> None:
-        if loss - loss != 0:
-            raise TicketsError(
-                f"{self.title}: the loss became {loss} by step {step}",
-                hint=LOWER,
-                exit_code=FAILED,
-                code="train.diverged",
-            )
-        if exploded:
-            raise TicketsError(
-                f"{self.title}: the gradient exploded by step {step}",
-                hint=LOWER,
-                exit_code=FAILED,
-                code="train.diverged",
-            )
+        self._refuse(not math.isfinite(loss), f"the loss became {loss} by step {step}")
+        self._refuse(exploded, f"the gradient exploded by step {step}")
 
     def _check_weights(self) -> None:
         # few kernels, for all at once
         norm = torch.nn.utils.get_total_norm([p.detach() for p in self.parameters.values() if p.numel()])
-        if not torch.isfinite(norm):
-            raise TicketsError(
-                f"{self.title}: the weights are not finite after step {self.done}",
-                hint=LOWER,
-                exit_code=FAILED,
-                code="train.diverged",
-            )
+        self._refuse(not torch.isfinite(norm), f"the weights are not finite after step {self.done}")
+
+    def _refuse(self, diverged: bool, how: str) -> None:
+        if diverged:
+            hint = "lower the learning rate or the adversary's step size, or train in fp32"
+            raise TicketsError(f"{self.title}: {how}", hint=hint, exit_code=FAILED, code="train.diverged")
 
     def _evaluate(self) -> None:
         if self.evaluate is None:
@@ -473,16 +437,6 @@ class TrainingRun:
         if not self._over():
             progress.say(f"{self.title}: resuming at step {self.done} of {self.last}")
         return True
-
-
-def one_process() -> None:
-    """Refuse several processes that were started together: each would train the whole run, in one folder."""
-    if (processes := os.environ.get("WORLD_SIZE") or "1") != "1":
-        raise TicketsError(
-            f"training runs in one process on one device, got {processes}",
-            hint="start it without torchrun",
-            code="train.processes",
-        )
 
 
 def groups(batches: Iterable[Batch], size: int) -> Iterator[list[Batch]]:

@@ -72,11 +72,6 @@ class TrainingSettings(Settings):
     def optim(self) -> Optim:
         return Optim(lr=self.lr, weight_decay=self.weight_decay, warmup=self.warmup, clip=self.clip)
 
-    @property
-    def passes(self) -> float:
-        """Forward-backward passes per batch, or what costs as much."""
-        return 1.0 if self.adversary is None else float(self.adversary.passes)
-
     def per_epoch(self, task: Task) -> int:
         """Updates of an epoch of ``task``."""
         return updates_per_epoch(task, self.batch_size, self.accumulate)
@@ -89,10 +84,6 @@ class TrainingSettings(Settings):
     def steps(self, task: Task) -> int:
         """Updates that training on ``task`` takes."""
         return self.length(self.per_epoch(task)).last
-
-    def work(self, task: Task) -> float:
-        """How many rows of a plain training step all updates come to, for estimates; a method of several phases adds them up."""
-        return self.steps(task) * self.batch_size * self.accumulate * self.passes
 
 
 def updates_per_epoch(task: Task, batch_size: int, accumulate: int) -> int:

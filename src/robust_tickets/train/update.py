@@ -87,11 +87,9 @@ def make_step(
         memory = memory.to(next(model.parameters()).device)
     views = adversary.views(ground) if adversary is not None else ()
     if views and ground.split is None:
-        raise TicketsError(
-            f"{type(adversary).__name__} reads views of texts, and there are none here",
-            hint="an adversary with views is defined_for classification",
-            code="adversary.views",
-        )
+        message = f"{type(adversary).__name__} reads views of texts, and there are none here"
+        hint = "an adversary with views is defined_for classification"
+        raise TicketsError(message, hint=hint, code="adversary.views")
     half = Half(model, layout, gates) if precision == "bf16" and not autocast else None
 
     def run(batch: Mapping[str, Tensor], backward: Backward, update: Update | None) -> Tensor:
@@ -152,9 +150,8 @@ def adamw(parts: Mapping[str, nn.Module], optim: Optim, rates: Mapping[str, floa
     spared = {id(p) for p in _spared(parts.values())}
     named = named_parameters(parts)
     if not named:
-        raise TicketsError(
-            "nothing to train: no parameter requires a gradient", hint="unfreeze the model", code="train.frozen"
-        )
+        message = "nothing to train: no parameter requires a gradient"
+        raise TicketsError(message, hint="unfreeze the model", code="train.frozen")
     paces = {name: (rates or {}).get(name.partition(".")[0], optim.lr) / optim.lr for name in named}
     groups: list[dict[str, Any]] = []
     for pace in dict.fromkeys(paces.values()):

@@ -24,7 +24,7 @@ def capturable(device: torch.device) -> bool:
 
 def engine_for(run: TrainingRun) -> Engine:
     """``auto`` takes graphs on a CUDA device for runs of some length; elsewhere ``graph`` logs that it runs eagerly."""
-    kind, cuda = run.engine_kind, capturable(run.device)
+    kind, cuda = run.settings.engine, capturable(run.device)
     if kind == "graph" and not cuda:
         progress.say(f"{run.title}: graphs need a CUDA device, the model is on {run.device.type}: it runs eagerly")
     graphs = cuda and (kind == "graph" or (kind == "auto" and run.total >= WORTH))
