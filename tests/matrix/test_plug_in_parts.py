@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from plugging import block, install
+from refusing import refused
+from robust_tickets import FineTune, load_task
 from tiny import tiny_classifier
 
 PAGE = Path(__file__).parents[2] / "docs" / "guides" / "extending.md"
@@ -56,9 +59,8 @@ def test_the_page_works_as_it_is_written(installed: Path) -> None:
     assert json.loads((run / "env.json").read_text())["packages"]["my-parts"] == "1.0"
     assert (run / "report.html").is_file()
     for result in run.glob("attack/*/result.json"):
-        assert (
-            json.loads(result.read_text())["constraints"][-1] == "A substitute begins and ends as the word it replaces."
-        )
+        rules = json.loads(result.read_text())["constraints"]
+        assert rules[-1] == "A substitute begins and ends as the word it replaces. (letters=2)"
     again = tickets(installed, *ask)
     assert "search: found done" in again.stdout + again.stderr
     path = installed / "my_parts.py"
@@ -67,6 +69,26 @@ def test_the_page_works_as_it_is_written(installed: Path) -> None:
     assert changed.returncode == 0, changed.stderr[-2000:]
     assert "search: found done" not in changed.stdout + changed.stderr
     assert len(list((run / "search").glob("*/ticket.json"))) == 2
+
+
+def test_the_view_of_the_page_is_read_and_one_of_other_shape_is_refused(
+    installed: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(installed))
+    parts = importlib.import_module("my_parts")
+    clf, task = tiny_classifier(), load_task(installed / "rows.csv")
+    training = FineTune(adversary=parts.Neighbours(), max_steps=2, evaluate="never")
+    weights = [training(clf.copy(), task).model.state_dict() for _ in range(2)]
+    plain = FineTune(max_steps=2, evaluate="never")(clf.copy(), task).model.state_dict()
+    assert all(weights[0][name].equal(weights[1][name]) for name in plain)
+    assert not all(weights[0][name].equal(plain[name]) for name in plain)
+    monkeypatch.setattr(parts.Swapped, "make", lambda self, example, draws: example.texts[0])
+    with refused("view.texts"):
+        training(clf.copy(), task)
+    for names in (("",), ("one", "one")):
+        monkeypatch.setattr(parts.Neighbours, "views", lambda self, ground, n=names: [parts.Swapped(one) for one in n])
+        with refused("adversary.views"):
+            training(clf.copy(), task)
 
 
 def test_a_plug_in_is_listed_by_what_it_says_and_one_that_cannot_be_imported_by_its_name(tmp_path: Path) -> None:

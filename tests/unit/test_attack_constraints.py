@@ -99,7 +99,7 @@ def test_a_constraint_of_a_users_own_holds_and_counts() -> None:
     assert not {old for old, _ in changes(bound)} & {"great"}
     assert bound.constraints[-2:] == (
         "The first word stays.",
-        "The substitute has as many letters as the word, or ``more``.",
+        "The substitute has as many letters as the word, or ``more``. (more=1)",
     )
     assert len({free.digest, bound.digest, PWWS(constraints=(SameLength(2),))(clf, split(), n=0).digest}) == 3
     assert __name__ in code_of(PWWS(constraints=(SameLength(),)))

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from robust_tickets.backbone.layout import Layout, encoder_of
 from robust_tickets.config import Settings, one_of
-from robust_tickets.errors import TicketsError
+from robust_tickets.errors import TicketsError, did_you_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -119,6 +119,9 @@ class Objective:
 
     def of(self, view: str) -> Objective:
         """The same objective at another wording of the batch's texts."""
+        if view not in self.views:
+            hint = did_you_mean(view, self.views)
+            raise TicketsError(f"no view is called {view!r}", hint=hint, code="adversary.views")
         return replace(self, inputs=self.views[view])
 
     def logits(self, delta: Tensor | None = None, *, ids: Tensor | None = None, view: str = "") -> Tensor:

@@ -19,6 +19,7 @@ import numpy as np
 from robust_tickets.classifier.tokenizer import tokenised
 from robust_tickets.data.arrow_tables import TokenTable, token_table
 from robust_tickets.data.task import Example, Split, Task
+from robust_tickets.errors import TicketsError
 from robust_tickets.progress import say
 from robust_tickets.seeds import numpy_generator
 
@@ -69,13 +70,13 @@ def parts_of(tensors: Mapping[str, Tensor]) -> tuple[Inputs, Tensor, dict[str, I
 
 
 class View(Protocol):
-    """Another wording of each text, read beside the text itself."""
+    """Another wording of each text, read beside the text itself. ``draws`` follow from seed, name, epoch and row."""
 
     @property
     def name(self) -> str: ...
 
     def make(self, example: Example, draws: np.random.Generator) -> tuple[str, ...]:
-        """The texts of the other wording: of a pair, both."""
+        """The texts of the other wording: as many as ``example.texts``."""
 
 
 MOST = 6
@@ -206,7 +207,11 @@ class Batches:
 
     def _view(self, view: View, epoch: int, rows: np.ndarray, examples: list[Example]) -> Inputs:
         draws = (numpy_generator(self.seed, "views", view.name, epoch, int(row)) for row in rows)
-        return self._read([view.make(example, draw) for example, draw in zip(examples, draws, strict=True)])
+        made = [view.make(example, draw) for example, draw in zip(examples, draws, strict=True)]
+        if not all(isinstance(texts, tuple) and len(texts) == len(self.split.columns) for texts in made):
+            message = f"the view {view.name!r} must make a tuple of {len(self.split.columns)} text(s) of each example"
+            raise TicketsError(message, hint="return (text,), or both texts of a pair", code="view.texts")
+        return self._read(made)
 
     def _padded(self, table: TokenTable, rows: np.ndarray) -> Inputs:
         longest = int(table.lengths[rows].max())

@@ -86,6 +86,10 @@ def make_step(
     if memory is not None:
         memory = memory.to(next(model.parameters()).device)
     views = adversary.views(ground) if adversary is not None else ()
+    names = [view.name for view in views]
+    if "" in names or len(set(names)) < len(names):
+        message = f"views need names of their own, got {names}"
+        raise TicketsError(message, hint="give each view a name", code="adversary.views")
     if views and ground.split is None:
         message = f"{type(adversary).__name__} reads views of texts, and there are none here"
         hint = "an adversary with views is defined_for classification"
