@@ -28,7 +28,7 @@ from robust_tickets.reproduce.arms import (
     sweeps,
     swept,
 )
-from robust_tickets.reproduce.job import BERT, Flavour
+from robust_tickets.reproduce.job import BERT, Flavour, Job
 from robust_tickets.reproduce.outcome import Outcome
 from robust_tickets.reproduce.plan import needs
 from robust_tickets.reproduce.protocol import constants
@@ -62,6 +62,12 @@ class Drawn:
     @property
     def sources(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(source for panel in self.panels for source in panel.sources))
+
+    @property
+    def arms(self) -> list[Job]:
+        """A job of each arm on each task that it shows."""
+        jobs = map(Job.of_id, self.sources)
+        return list({(job.backbone, job.task, job.arm, job.flavour): job for job in jobs}.values())
 
 
 def write(drawn: Drawn, folder: Path) -> Path:

@@ -6,6 +6,7 @@ files are relative to the folder of results, where the page is kept beside ``uni
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.files import write_text
 from robust_tickets.report import charts, html
 from robust_tickets.report import format as numbers
-from robust_tickets.report.charts import around, colour, swatch
+from robust_tickets.report.charts import around, swatch
 from robust_tickets.report.format import NONE, exact, listed, merged, plural
 from robust_tickets.report.tables import Cell, Row, plain_table
 from robust_tickets.reproduce import claims, published
@@ -27,7 +28,6 @@ from robust_tickets.reproduce.aggregate import (
     NOT_RUN,
     Against,
     Key,
-    Measure,
     Reading,
     Standing,
     anchor_of,
@@ -50,10 +50,22 @@ from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.plan import needs, plan
 from robust_tickets.reproduce.protocol import part_of
 from robust_tickets.reproduce.tables import Filled, FilledCell, fill, grouped
-from robust_tickets.stats.compare_runs import FEWEST_RUNS, FEWEST_SHOWN, RunComparison
+from robust_tickets.stats.compare_runs import FEWEST_RUNS, FEWEST_SHOWN
 
 _LOADER = ChoiceLoader([PackageLoader("robust_tickets.reproduce"), PackageLoader("robust_tickets.report")])
+CHIPS = {
+    "more robust": "sure",
+    "less robust": "worse",
+    "equivalent": "same",
+    "undecided": "open",
+    "too few runs": "few",
+}
+USED = (
+    anchor_of, arm_title, attack_title, claims.qualified, claims.word, exact, Job, metric_title, number, place, plural, printed_as,
+    seconds, swatch, task_title, variant,
+)  # fmt: skip
 PAGES = html.ENVIRONMENT.overlay(loader=_LOADER)
+PAGES.globals = {**PAGES.globals, **{one.__name__: one for one in USED}, "chips": CHIPS, "FEWEST_SHOWN": FEWEST_SHOWN}
 PARTS: Any = PAGES.get_template("parts.html.j2").module
 
 
@@ -80,23 +92,39 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     filled = {one.id: fill(one.id, outcomes, folder) for one in of if one.kind == "table"}
     drawn = {one.id: figure(one.id, outcomes) for one in of if one.kind == "figure"}
     judged = {id: claims.judge(id, outcomes, folder) for id in claims.fixed()["families"]}
-    ran = {id: every for id, every in judged.items() if any(one.comparison for one in every)}
+    questions = {
+        id: answer(id, every, outcomes) for id, every in judged.items() if any(one.comparison for one in every)
+    }
     goal = claims.fixed()["goals"]["family"]
-    questions = [answer(id, every, outcomes) for id, every in ran.items()]
     answers = {
-        "questions": questions,
-        "goals": claims.goals(outcomes, folder, ran[goal]) if goal in ran else (),
+        "questions": questions.values(),
+        "goals": claims.goals(outcomes, folder, judged[goal]) if goal in questions else (),
         "seeds": seeds(found, outcomes),
     }
+    papers = [(f"paper-{one.id}", one.name, "paper", paper_part(one, filled, drawn)) for one in published.papers()]
     sections: list[tuple[str, str, str, Any]] = [  # key, title, macro, its values
         ("answers", "Answers", "answers", answers if any(answers.values()) else None),
         ("board", "Leaderboard", "boards", boards(found)),
         ("trade", "Cost", "trade", trade_off(found, outcomes)),
-        ("length", "Length", "lengths", _shown(lengths(outcomes, {one.arm: one.place for one in found}))),
-        *((f"paper-{one.id}", one.name, "paper", paper_part(one, filled, drawn)) for one in published.papers()),
+        ("length", "Length", "lengths", lengths(outcomes, {one.arm: one.place for one in found})),
+        *papers,
         ("texts", "Attacked texts", "plain", texts(found, folder)),
         ("missing", "Not run", "missing", missing(list(filled.values()), drawn, outcomes)),
         ("runs", "Every run", "origins", origins(found)),
+    ]
+    sections = [one for one in sections if one[3] and not (isinstance(one[3], Drawn) and not one[3].svg)]
+    counts = [one.counts() for one in filled.values()]
+    tried = sum(attack.tried for outcome in outcomes for attack in outcome.attacks)
+    reached, of_all = (numbers.count(sum(one[kind] for one in counts)) for kind in ("filled", "numbers"))
+    tiles = [
+        (
+            numbers.count(sum(map(trained, outcomes))),
+            "training runs",
+            ", ".join(dict.fromkeys(task_title(one.task) for one in found)),
+        ),
+        (numbers.count(len({one.arm for one in found if one.units})), "ways to train", "each with its runs"),
+        (numbers.count(tried), "attacks on texts", plural(len(attacks_on(found)), "kind")),
+        (reached, "published numbers", f"of {of_all}, with ours beside them"),
     ]
     first = next(iter(by_task(one for one in found if one.units).items()), None)
     part = sum(part_of(outcome.notes) is not None for outcome in outcomes)
@@ -104,10 +132,10 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         "page.html.j2",
         "The papers run again",
         partial=f"{part} of {len(outcomes)}" if part else "",
-        short=[one for one in questions if one["id"] in ("A", "B")],
-        tiles=_tiles(found, outcomes, list(filled.values())),
+        short=[one for id, one in questions.items() if id in ("A", "B")],
+        tiles=tiles,
         first=first and {"where": place(*first[0]), "strips": strips(first[1]), "chosen": chosen(first[1])},
-        sections=[section for section in sections if section[3]],
+        sections=sections,
         count=len(outcomes),
     )
 
@@ -118,31 +146,7 @@ def chosen(found: Sequence[Standing]) -> str:
     return given["split"] if any(one.task == given["task"] and one.arm.startswith("sturdy_") for one in found) else ""
 
 
-def _tiles(
-    found: Sequence[Standing], outcomes: Sequence[Outcome], filled: Sequence[Filled]
-) -> list[tuple[str, str, str]]:
-    """The counts at the top of the page."""
-    reached, numbered = (sum(one.counts()[kind] for one in filled) for kind in ("filled", "numbers"))
-    tried = sum(attack.tried for outcome in outcomes for attack in outcome.attacks)
-    tasks = ", ".join(task_title(task) for task in dict.fromkeys(one.task for one in found))
-    arms = len({one.arm for one in found if one.units})
-    return [
-        (numbers.count(sum(map(trained, outcomes))), "training runs", tasks),
-        (numbers.count(arms), "ways to train", "each with its runs"),
-        (numbers.count(tried), "attacks on texts", plural(len(attacks_on(found)), "kind")),
-        (numbers.count(reached), "published numbers", f"of {numbers.count(numbered)}, with ours beside them"),
-    ]
-
-
 # --- the questions that were fixed before the runs
-
-CHIPS = {
-    "more robust": "sure",
-    "less robust": "worse",
-    "equivalent": "same",
-    "undecided": "open",
-    "too few runs": "few",
-}
 
 
 def answer(id: str, judged: Sequence[claims.Judged], outcomes: Sequence[Outcome] = ()) -> dict[str, Any]:
@@ -150,42 +154,20 @@ def answer(id: str, judged: Sequence[claims.Judged], outcomes: Sequence[Outcome]
     of, made = claims.family(id), [(one, one.comparison) for one in judged if one.comparison]
     held = [end for _, c in made if c.enough for end in (c.interval or ())]
     reach = 1.05 * max([2 * of.margin, *map(abs, held), *(abs(c.difference) for _, c in made)])
-    notes, words = [note.partition(": ") for one, _ in made for note in one.notes], [claims.word(c) for _, c in made]
+    notes, rows, words = [], [], Counter(claims.word(c) for _, c in made)
+    for one, c in made:
+        look = 0 if c.verdict != "different" else 2 if c.difference > 0 else 1
+        drawing = charts.difference(c.difference, c.shown, c.margin, reach, look)
+        rows.append((one.claim, c, drawing, claims.printed(one.claim, outcomes) if outcomes else None))
+        notes += [(arm_title(arm), words) for arm, _, words in (note.partition(": ") for note in one.notes)]
     return {
-        "id": id,
-        "question": of.question,
-        "title": of.title,
-        "margin": f"{of.margin:g}",
-        "summary": ", ".join(f"{words.count(one)} {one}" for one in CHIPS if one in words),
-        "rows": [_claim(one, c, reach, outcomes) for one, c in made],
+        "of": of,
+        "summary": ", ".join(f"{words[one]} {one}" for one in CHIPS if one in words),
+        "rows": rows,
         "missing": [claims.sentence(one) for one in judged if not one.comparison],
         "substituted": list(dict.fromkeys(words for one, _ in made for words in one.substituted)),
-        "notes": grouped((arm_title(arm), words) for arm, _, words in notes),
+        "notes": grouped(notes),
     }
-
-
-def _claim(one: claims.Judged, c: RunComparison, reach: float, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    claim = one.claim
-    sides = [
-        (anchor_of(Job(backbone=claim.backbone, task=claim.task, arm=arm)), arm_title(arm)) for arm in (c.arm, c.other)
-    ]
-    spans = [numbers.signed_span(c.shown)] if c.shown else []
-    spans += [f"other texts: {numbers.signed_span(c.shown_over_examples)}"] if c.shown_over_examples else []
-    if outcomes and (known := claims.printed(claim, outcomes)) is not None:
-        inside = "" if known.inside is None else f", {'inside' if known.inside else 'outside'} what ours might give"
-        spans.append(f"printed in {known.table}: {numbers.points(known.difference)}{inside}")
-    p = f"{c.n[0]} and {c.n[1]} runs"
-    if c.verdict == "equivalent":  # the verdict's p value: that of a difference beyond the margin
-        p += f", p of ±{c.margin:g} or more {numbers.p_value(c.adjusted_equivalence_p)}, by Holm over {c.of}"
-    elif c.adjusted_p is not None:
-        p += f", p of no difference {numbers.p_value(c.adjusted_p)}, by Holm over {c.of}"
-    index = 0 if c.verdict != "different" else 2 if c.difference > 0 else 1
-    return {
-        "arm": sides[0], "other": sides[1], "where": f"{task_title(claim.task)}, {attack_title(claim.attack)}",
-        "value": exact(c.difference), "words": numbers.points(c.difference), "spans": spans, "p": p, "verdict": claims.word(c),
-        "more": claims.qualified(c).removeprefix(claims.word(c)).lstrip(", "), "chip": CHIPS[claims.word(c)],
-        "drawing": charts.difference(c.difference, c.shown, c.margin, reach, index),
-    }  # fmt: skip
 
 
 SPREADS = (
@@ -282,68 +264,42 @@ def boards(found: Sequence[Standing]) -> dict[str, Any] | None:
 def board(key: Key, found: Sequence[Standing]) -> dict[str, Any]:
     """The table; sorted by its first column, the attack that most arms met, as the heading says."""
     met: list[tuple[Against | None, str]] = [(attack, "clean") for attack in attacks_on(found)]
-    columns, rows = [], [list[dict[str, Any]]() for _ in found]
+    columns: list[dict[str, Any]] = []
     # what an arm is and costs before the other attacks; an accuracy under attack is shown as a clean one
     for attack, name in (*met[:1], *((None, name) for name in OWN), *met[1:]):
-        of, about = MEASURES[name], f"accuracy under {attack.title}, out of all attacked texts" if attack else ""
-        readings = [one.read("aua" if attack else name, attack) for one in found]
-        if not (runs := [value for reading in readings for value in reading.values]):
-            continue
-        title, about = (attack.title, about) if attack else (of.title, of.about)
-        columns.append({"title": title, "about": about, "best": of.best})
-        ends = around(runs, max(1.0, 0.08 * (max(runs) - min(runs)))) if name == "clean" else None
-        label = f"{attack.name}:{attack.split}".rstrip(":") if attack else KEYS.get(name, name)
-        for one, reading, row in zip(found, readings, rows, strict=True):
-            row.append({"key": label, **_cell(one, of, reading, ends)})
-    shown = [
-        {
-            "swatch": swatch(one.place), "colour": colour(one.place), "title": one.title, "anchor": one.anchor,
-            "small": plural(one.units, "run") + (f", {one.repeated} repeated" if one.repeated else ""), "cells": cells,
-        }
-        for one, cells in sorted(zip(found, rows, strict=True), key=lambda pair: -_value(pair[1]))
-    ]  # fmt: skip
-    return {"where": place(*key), "columns": columns, "rows": shown, "chosen": chosen(found)}
+        of, readings = MEASURES[name], [one.read("aua" if attack else name, attack) for one in found]
+        if runs := [value for reading in readings for value in reading.values]:
+            title, about, label = of.title, of.about, KEYS.get(name, name)
+            if attack:
+                title, about = attack.title, f"accuracy under {attack.title}, out of all attacked texts"
+                label = f"{attack.name}:{attack.split}".rstrip(":")
+            ends = around(runs, max(1.0, 0.08 * (max(runs) - min(runs)))) if name == "clean" else None
+            columns.append({"key": label, "title": title, "about": about, "of": of, "ends": ends, "readings": readings})
+    rows = [
+        (one, [(column, column["readings"][i], _runs(one, column, column["readings"][i])) for column in columns])
+        for i, one in enumerate(found)
+    ]
+    rows.sort(key=lambda row: -exact(row[1][0][1].mean) if row[1] and row[1][0][1].units else 1.0)
+    return {"where": place(*key), "columns": columns, "rows": rows, "chosen": chosen(found)}
 
 
-def _value(cells: Sequence[Mapping[str, Any]]) -> float:
-    """Of the first column, -1 where there is none."""
-    return -1.0 if not cells or cells[0]["value"] is None else float(cells[0]["value"])
+def _runs(one: Standing, column: Mapping[str, Any], reading: Reading) -> Markup | None:
+    """The runs behind a mean accuracy and its interval, on an axis between the ends of the column."""
+    if not column["ends"] or not reading.units:
+        return None
+    return charts.spark(reading.values, *column["ends"], index=one.place, interval=reading.reach)
 
 
-def _cell(one: Standing, of: Measure, reading: Reading, ends: tuple[float, float] | None) -> dict[str, Any]:
-    """A mean; one of accuracies has its interval and its runs, on an axis between the ``ends`` of the column."""
-    if not reading.units:
-        return {"few": False, "value": None, "text": reading.why if of is MEASURES["seconds"] else NONE}
-    n, summary = len(reading.units), reading.summary
-    equal = n >= FEWEST_SHOWN and summary.interval is None
-    below = [numbers.brief(reading.reach) or ("all runs equal" if equal else "")] if ends else []
-    return {
-        "few": bool(ends) and not summary.enough, "value": exact(summary.mean), "text": of.write(summary.mean),
-        "below": ", ".join(filter(None, [*below, plural(n, "run") if n != one.units else ""])),
-        "drawing": charts.spark(reading.values, *ends, index=one.place, interval=reading.reach) if ends else "",
-    }  # fmt: skip
-
-
-def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> list[tuple[Drawn, str]]:
     """What robustness costs, on every task, under the attack that most arms met."""
     parts = []
     for (task, backbone), members in by_task(found).items():
         for attack in [one for one in attacks_on(members) if not one.split][:1]:
             looks = {one.arm: one.place for one in members}
-            drawn = _shown(pareto(outcomes, task=task, attack=attack.name, backbone=backbone, looks=looks))
-            parts += [{**drawn, "chosen": chosen(members)}] if drawn else []
-    return parts
-
-
-def _shown(drawn: Drawn) -> dict[str, Any] | None:
-    return {"drawn": drawn, "sources": sources(drawn)} if drawn.svg else None
-
-
-def sources(found: Drawn) -> dict[str, Any]:
-    """Links to the lists of runs, an arm a link."""
-    units = {anchor_of(unit): unit for unit in map(Job.of_id, found.sources)}
-    links = [(anchor, f"{arm_title(unit.arm)}, {place(unit.task, unit.backbone)}") for anchor, unit in units.items()]
-    return {"runs": len(found.sources), "links": links}
+            parts.append(
+                (pareto(outcomes, task=task, attack=attack.name, backbone=backbone, looks=looks), chosen(members))
+            )
+    return [(drawn, words) for drawn, words in parts if drawn.svg]
 
 
 # --- a paper: its tables with ours beside them, its figures redrawn from our runs
@@ -351,29 +307,31 @@ def sources(found: Drawn) -> dict[str, Any]:
 
 def paper_part(paper: published.Paper, filled: Mapping[str, Filled], drawn: Mapping[str, Drawn]) -> dict[str, Any]:
     """Tables with runs of ours first; those without are folded together, so that a reader meets results before gaps."""
-    parts = []
-    for one in (one for one in published.tables() if one.paper == paper.id):
-        if one.kind == "table":
-            parts.append({"of": one, "ran": bool(filled[one.id].ran), "table": table(filled[one.id])})
-        else:
-            own = drawn[one.id]
-            parts.append({"of": one, "ran": bool(own.svg), "figure": {"drawn": own, "sources": sources(own)}})
-    shown, idle = ([part for part in parts if part["ran"] is ran] for ran in (True, False))
-    return {"paper": paper, "shown": shown, "idle": idle, "key": any("table" in part for part in shown)}
+    parts = [one for one in published.tables() if one.paper == paper.id]
+    ran = {one.id: bool(filled[one.id].ran if one.kind == "table" else drawn[one.id].svg) for one in parts}
+    shown, idle = (
+        [
+            (one, table(filled[one.id]) if one.kind == "table" else drawn[one.id])
+            for one in parts
+            if ran[one.id] is there
+        ]
+        for there in (True, False)
+    )
+    return {"paper": paper, "shown": shown, "idle": idle}
 
 
 def table(filled: Filled) -> dict[str, Any]:
     """A table with our runs; tasks without runs are folded."""
     of, ran = published.table(filled.id), {cell.task for cell in filled.ran}
     return {
-        "source": of.source, "counts": filled.counts(),
+        "counts": filled.counts(),
         "ran": _grid(filled, [task for task in of.tasks if task in ran]),
         "rest": _grid(filled, [task for task in of.tasks if task not in ran]),
         "claims": answer(of.id, filled.claims) if any(one.comparison for one in filled.claims) else None,
         "substituted": list(dict.fromkeys(words for cell in filled.ran for words in cell.reading.substituted)),
         "notes": merged(words for cell in filled.ran for words in cell.reading.notes),
         "known": (*of.notes, *published.summary(of.id)),
-    }  # fmt: skip
+    }
 
 
 def _grid(filled: Filled, tasks: Sequence[str]) -> dict[str, Any] | None:
@@ -388,36 +346,31 @@ def _grid(filled: Filled, tasks: Sequence[str]) -> dict[str, Any] | None:
         rows = []
         for line in lines | dict.fromkeys((cell.row, cell.backbone) for cell in own):
             cells = [[cell for cell in column if (cell.row, cell.backbone) == line] for column in at]
-            ran = any(cell.ours for found in cells for cell in found)
             pairs = [_paired(found, column) for found, column in zip(cells, at, strict=True)]
-            rows.append({"name": line[0], "ran": ran, "cells": pairs})
-        shown.append((task_title(task), rows))
-    names, heads = ", ".join(map(task_title, tasks)), [metric_title(column.metric, column.attack) for column in columns]
-    return {"label": f"{of.id}, {names}", "names": names, "heads": heads, "tasks": shown} if tasks else None
+            rows.append((line[0], any(cell.ours for found in cells for cell in found), pairs))
+        shown.append((task, rows))
+    names = ", ".join(map(task_title, tasks))
+    return {"label": f"{of.id}, {names}", "names": names, "columns": columns, "tasks": shown} if tasks else None
 
 
-def _paired(found: Sequence[FilledCell], column: Sequence[FilledCell]) -> dict[str, Any]:
-    """A printed number with ours under each matching attack; constrained attacks are folded.
+def _paired(
+    found: Sequence[FilledCell], column: Sequence[FilledCell]
+) -> tuple[FilledCell | None, list[Any], list[Any]]:
+    """The cell of a printed number, and ours under each matching attack; constrained attacks are folded.
 
     Ours is the mean, its runs as dots, the prediction interval as a haze, the printed number as an upright stroke.
     """
-    value = next((cell.published for cell in found if cell.published is not None), None)
     values = [one for cell in column for one in (cell.published, *cell.reading.values) if one is not None]
     low, high = min(values, default=0.0), max(values, default=0.0)
-    ours, folded = list[dict[str, Any]](), list[dict[str, Any]]()
-    for cell, mean, reading in ((cell, cell.ours, cell.reading) for cell in found):
+    pad, ours, folded = 0.06 * (high - low) or 1.0, list[Any](), list[Any]()
+    for cell, mean in ((cell, cell.ours) for cell in found):
         if mean is not None:
-            own = [variant(cell.by, cell.attack)] if cell.by and cell.by != cell.attack else []
-            interval, pad = mean.prediction if mean.n >= FEWEST_SHOWN else None, 0.06 * (high - low) or 1.0
-            (folded if cell.by and cell.by.count("-") > 1 else ours).append({
-                "anchor": anchor_of(Job.of_id(reading.sources[0])), "text": f"{mean.mean:.1f}", "value": exact(mean.mean),
-                "verdict": {True: "in", False: "out", None: "plain" if mean.enough else "few"}[cell.inside],
-                "gap": "" if cell.difference is None else numbers.points(cell.difference),
-                "drawing": charts.spark(reading.values, low - pad, high + pad, interval=interval, mark=cell.published),
-                "below": ", ".join([*own, plural(mean.n, "run")]),
-            })  # fmt: skip
-    printed = None if value is None else printed_as(found[0].metric, value)
-    return {"printed": printed, "value": value, "ours": ours or folded, "folded": folded if ours else []}
+            interval = mean.prediction if mean.n >= FEWEST_SHOWN else None
+            ends = low - pad, high + pad
+            drawing = charts.spark(cell.reading.values, *ends, interval=interval, mark=cell.published)
+            (folded if cell.by and cell.by.count("-") > 1 else ours).append((cell, drawing))
+    printed = next((cell for cell in found if cell.published is not None), None)
+    return printed, ours or folded, folded if ours else []
 
 
 # --- what was not run, and every run
@@ -471,28 +424,20 @@ def origins(found: Sequence[Standing]) -> list[dict[str, Any]]:
         runs = one.units + one.repeated
         alone = len(one.outcomes) - runs  # searched for a figure, not trained
         made = [plural(runs, "run")] * bool(runs) + [f"{plural(alone, 'job')} of a search alone"] * bool(alone)
-        substituted = [words for o in one.outcomes for attack in o.attacks for words in attack.substitutes]
-        arms.append({
-            "anchor": one.anchor, "colour": colour(one.place), "title": one.title, "where": place(*one.key), "made": listed(made),
-            "notes": list(dict.fromkeys(note for outcome in one.outcomes for note in notes_of(outcome))),
-            "substituted": list(dict.fromkeys(substituted)),
-            "heads": ["clean", *(attack.title for attack in one.attacks), "search and training"],
-            "runs": [_origin(one, outcome) for outcome in one.outcomes],
-        })  # fmt: skip
+        arms.append(
+            {
+                "arm": one,
+                "made": listed(made),
+                "notes": dict.fromkeys(note for outcome in one.outcomes for note in notes_of(outcome)),
+                "substituted": dict.fromkeys(w for o in one.outcomes for of in o.attacks for w in of.substitutes),
+                "runs": [(outcome, _accuracies(one, outcome)) for outcome in one.outcomes],
+            }
+        )
     return arms
 
 
-def _origin(one: Standing, outcome: Outcome) -> dict[str, Any]:
-    unit, processes, packages = outcome.unit, outcome.cost.get("processes"), outcome.env.get("packages")
+def _accuracies(one: Standing, outcome: Outcome) -> list[float | None]:
+    """Clean, and under each attack that the arm met."""
     attacked = [attack.on(outcome) for attack in one.attacks]
     shares = [found.share("aua") if found else None for found in attacked]
-    values = [number(outcome, outcome.clean.get("accuracy")), *shares]
-    torch = packages.get("torch") if isinstance(packages, dict) else None
-    return {
-        "id": unit.id, "seed": f"{unit.seed}" + (f", run {unit.repeat + 1}" if unit.repeat else ""),
-        "shown": [(NONE, None) if value is None else (numbers.percent(value), exact(value)) for value in values],
-        "seconds": numbers.seconds(seconds(outcome)),
-        "beside": f"{processes} at a time" if isinstance(processes, int) and processes > 1 else "",
-        "device": ", ".join(str(part) for part in (outcome.env.get("device"), f"torch {torch}" if torch else None) if part),
-        "config": outcome.config_hash,
-    }  # fmt: skip
+    return [number(outcome, outcome.clean.get("accuracy")), *shares]
