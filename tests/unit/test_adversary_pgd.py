@@ -7,7 +7,17 @@ from typing import Any
 import pytest
 import torch
 
-from adversaries import Gradients, agree, first_delta, gradients, gradients_of, loss_at, next_delta, objective_on
+from adversaries import (
+    Gradients,
+    agree,
+    equals,
+    first_delta,
+    gradients,
+    gradients_of,
+    loss_at,
+    next_delta,
+    objective_on,
+)
 from robust_tickets.adversary.objective import Objective
 from robust_tickets.adversary.pgd import PGD
 
@@ -33,11 +43,7 @@ def _reference(objective: Objective, adversary: PGD) -> tuple[Gradients, float]:
 
 @pytest.mark.parametrize("adversary", SWITCHES, ids=str)
 def test_equals_the_published_equations(adversary: PGD) -> None:
-    objective = objective_on()
-    expected, loss = _reference(objective, adversary)
-    got, at_the_end = gradients(objective, adversary)
-    assert abs(float(at_the_end) - loss) < 1e-9
-    agree(got, expected)
+    equals(adversary, _reference, objective_on())
 
 
 @pytest.mark.parametrize("dropout", ["fresh", "shared"])

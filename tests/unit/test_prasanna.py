@@ -14,7 +14,6 @@ from torch.nn import functional as F
 from refusing import refused
 from robust_tickets.backbone.layout import layout_of
 from robust_tickets.data.batching import Batches
-from robust_tickets.errors import TicketsError
 from robust_tickets.prune.compact import compact
 from robust_tickets.prune.gates import Gates
 from robust_tickets.search import prasanna
@@ -178,9 +177,3 @@ def test_it_fine_tunes_a_copy_of_its_own(tmp_path: Path) -> None:
     assert found.ticket == again.ticket
     assert clf.digest == before
     assert (tmp_path / "tuned" / "checkpoint").is_dir()
-
-
-@pytest.mark.parametrize("wrong", [{"head_step": 0.0}, {"floor": 1.5}, {"mlp_step": 0}, {"on": "test"}, {"rows": -1}])
-def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TicketsError, match=rf"Prasanna\.{next(iter(wrong))} "):
-        Prasanna(**wrong)

@@ -19,7 +19,6 @@ from packaging.version import Version
 import robust_tickets as rt
 from refusing import refused
 from robust_tickets.adversary.freelb import FreeLB
-from robust_tickets.config import build, describe
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.experiment.recipe import read_recipe
@@ -142,20 +141,15 @@ def test_the_classifier_is_left_as_it_was(ran: Any) -> None:
     assert all(p.grad is None for p in clf.model.parameters())
 
 
-def test_the_ticket_has_the_asked_sparsity_and_its_scores(ran: Any) -> None:
-    _, _, _, found, _ = ran
+def test_the_folder_holds_what_was_found(ran: Any) -> None:
+    _, _, _, found, folder = ran
     ticket = found.ticket
-    assert ticket.removed["heads"] == pytest.approx(2 / 12)
-    assert ticket.removed["neurons"] == pytest.approx(21 / 72)
+    assert Ticket.load(folder) == ticket
+    assert ticket.removed == pytest.approx({"heads": 2 / 12, "neurons": 21 / 72})
     assert all((s != 1).any() for s in ticket.scores["neurons"])
     assert ticket.draw(heads=0.5, neurons=0.5).removed == {"heads": 0.5, "neurons": 0.5}
     assert ticket.provenance["method"]["name"] == "earlyrobust"
     assert ticket.provenance["converged"] is (found.trace[-1].get("note") is None)
-
-
-def test_the_folder_holds_what_was_found(ran: Any) -> None:
-    _, _, _, found, folder = ran
-    assert Ticket.load(folder) == found.ticket
     lines = [json.loads(line) for line in (folder / "trace.jsonl").read_text().splitlines()]
     assert lines == list(found.trace)
     told = json.loads((folder / "distances.json").read_text())
@@ -314,11 +308,8 @@ def test_switches_reach_the_search() -> None:
     assert [int(m.sum()) for m in layered.masks["heads"]] == [3, 3, 3]
     assert [int(m.sum()) for m in layered.masks["neurons"]] == [12, 12, 12]
     ties = EarlyRobust(**SMALL, gamma=1.1, window=1, stop="official", rule="quantile", neurons=0.0)(clf, task).ticket
-    assert [int(m.sum()) for m in ties.masks["heads"]] == [
-        1,
-        1,
-        1,
-    ]  # all coefficients are 1 there: the released rule over-prunes
+    # all coefficients are 1 there: the released rule over-prunes
+    assert [int(m.sum()) for m in ties.masks["heads"]] == [1] * 3
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta", "mpnet"])
@@ -327,17 +318,6 @@ def test_every_family_pairs_and_bf16(family: str) -> None:
         pytest.skip("until 5.9 transformers' MPNet mixes float32 with bf16")
     found = EarlyRobust(**SMALL, precision="bf16")(tiny_classifier(family, columns=PAIR), toy_task(16, pairs=True))
     assert found.ticket.family == family
-
-
-@pytest.mark.parametrize("name", sorted(TABLE6))
-def test_table_6(name: str) -> None:
-    method = EarlyRobust.for_task(name)
-    row = TABLE6[name]
-    assert (method.head_l1, method.neuron_l1, method.neurons) == (row["head_l1"], row["neuron_l1"], row["neurons"])
-    assert method.adversary == FreeLB(step_size=0.02 if name == "sst2" else 0.01)
-    assert method.batch_size == (8 if name in ("imdb", "ag_news") else 32)
-    again = build(EarlyRobust, {k: v for k, v in describe(method).items() if k != "name"})
-    assert describe(again) == describe(method)  # says what "auto" is
 
 
 def test_other_tasks_take_imdbs_weights() -> None:
@@ -368,26 +348,6 @@ def test_a_task_that_is_none_is_refused(method: Any) -> None:
             method.for_task(said)
 
 
-TYPOS = [
-    {"stop": "papers"},
-    {"head_scope": "layerwise"},
-    {"rule": "exat"},
-    {"at": "last"},
-    {"precision": "fp16"},
-    {"batch_size": 0},
-    {"accumulate": 0},
-    {"epochs": 0},
-]
-
-
-@pytest.mark.parametrize("wrong", TYPOS)
-def test_typos_do_not_choose_the_other_branch(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TicketsError, match=rf"EarlyRobust\.{next(iter(wrong))} "):
-        EarlyRobust(**wrong)
-    with refused("settings.choice"):
-        RandomTicket(match="layerwise")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("impossible", [{"heads": 0.95}, {"neurons": 0.99}, {"heads": 0.9, "rule": "quantile"}])
 def test_an_impossible_sparsity_is_refused_before_any_step(
     impossible: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -413,14 +373,6 @@ def test_half_precision_classifiers_are_searched_in_full(
     assert found.ticket.scores
     assert {p.dtype for p in clf.model.parameters()} == {dtype}
     assert "trained as float32" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"heads": 1.0}, {"neurons": -0.1}, {"mini": 0.0}, {"window": 0}, {"gamma": -1.0}, {"lr": 0.0}]
-)
-def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TicketsError):
-        EarlyRobust(**wrong)
 
 
 # --- random tickets -------------------------------------------------------------------------------------------------------------

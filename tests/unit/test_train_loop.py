@@ -55,18 +55,6 @@ def test_the_loop_follows_the_schedule(tmp_path: Path) -> None:
     assert rates == [Optim(lr=1e-3, warmup=0.2).lr_at(step, 10) for step in range(10)]
 
 
-def test_biases_and_norms_are_not_decayed() -> None:
-    model = tiny_classifier().model
-    gates = torch.nn.ParameterDict({"heads": torch.nn.Parameter(torch.ones(3))})
-    groups = adamw({"model": model, "gates": gates}, Optim(weight_decay=0.01)).param_groups
-    decay = {id(p): group["weight_decay"] for group in groups for p in group["params"]}
-    named = named_parameters({"model": model, "gates": gates})
-    assert len(decay) == len(named) == len(list(model.parameters())) + 1
-    for name, parameter in named.items():
-        spared = name.endswith(".bias") or "LayerNorm" in name
-        assert decay[id(parameter)] == (0.0 if spared else 0.01), name
-
-
 def test_a_part_may_learn_at_a_rate_of_its_own() -> None:
     parts = {"model": tiny_classifier().model, "critic": torch.nn.Linear(3, 2)}
     groups = adamw(parts, Optim(lr=0.05, weight_decay=0.01), {"critic": 2e-5, "absent": 1.0}).param_groups
@@ -265,25 +253,6 @@ def test_no_step_waits_for_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
     trainer(tiny_classifier(), toy_task(64))
     assert reads == few
     assert few
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"epochs": 0},
-        {"lr": 0.0},
-        {"warmup": 1.0},
-        {"precision": "fp16"},
-        {"max_steps": 0},
-        {"clip": -1.0},
-        {"evaluate": "epochs"},
-        {"evaluation_rows": -3},
-        {"accumulate": 1.5},
-    ],
-)
-def test_bad_settings_are_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(TicketsError):
-        FineTune(**wrong)
 
 
 def test_settings_come_from_a_table_and_go_back() -> None:

@@ -17,7 +17,7 @@ from robust_tickets.registry import BACKBONES
 
 if TYPE_CHECKING:
     from torch import nn
-    from transformers import PreTrainedModel
+    from transformers import PreTrainedConfig, PreTrainedModel
 
 # Families that no Layout can describe, and why.
 REFUSED = {
@@ -140,14 +140,14 @@ def prefix_of(model: PreTrainedModel) -> str:
     return "" if encoder_of(model) is model else f"{model.base_model_prefix}."
 
 
-def has_layout(model: Any) -> bool:
+def has_layout(model: PreTrainedModel | PreTrainedConfig) -> bool:
     """Whether ``model`` (or a config) is of a family that can be pruned."""
     stock = _family(model).removeprefix("ticket-")
     return stock not in REFUSED and stock.replace("-", "_") in BACKBONES.names()
 
 
-def layout_of(model: Any) -> Layout:
-    """The Layout of ``model``'s family (a model's, or a config's); refuses families that no file describes."""
+def layout_of(model: PreTrainedModel | PreTrainedConfig | str) -> Layout:
+    """The Layout of ``model``'s family (a model's, a config's, or by its name); refuses families that no file describes."""
     family = _family(model)
     stock = family.removeprefix("ticket-")
     name = stock.replace("-", "_")
@@ -167,13 +167,17 @@ def layout_of(model: Any) -> Layout:
     return layout
 
 
-def code_of_layout(model: Any) -> dict[str, str]:
+def code_of_layout(model: PreTrainedModel | PreTrainedConfig) -> dict[str, str]:
     """The hash of the file that describes a plug-in's family, by module; empty for ours."""
     return BACKBONES.code(layout_of(model).family.replace("-", "_")) if has_layout(model) else {}
 
 
-def _family(model: Any) -> str:
-    return str(getattr(getattr(model, "config", model), "model_type", type(model).__name__))
+def _family(model: PreTrainedModel | PreTrainedConfig | str) -> str:
+    return (
+        model
+        if isinstance(model, str)
+        else str(getattr(getattr(model, "config", model), "model_type", type(model).__name__))
+    )
 
 
 def _has(layer: Any, path: str) -> bool:

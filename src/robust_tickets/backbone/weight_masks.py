@@ -65,7 +65,7 @@ def attach(model: PreTrainedModel, masks: Mapping[str, Tensor]) -> None:
         KeepHook()(module, ())
 
 
-def masks_of(model: Any) -> dict[str, Tensor]:
+def masks_of(model: PreTrainedModel) -> dict[str, Tensor]:
     """The masks of ``model``, by matrix; empty where it has none."""
     if not has_layout(model):
         return {}  # nobody could have masked it

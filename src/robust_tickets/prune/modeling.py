@@ -228,14 +228,14 @@ def auto_classes(stock_config: Any) -> Iterator[tuple[Any, Any]]:
             yield getattr(transformers, auto), models[stock_config]
 
 
-def twin_of(model: Any) -> Any:
+def twin_of(model: PreTrainedModel) -> Any:
     """The ticket class of a stock model, registered with the auto classes; a ticket model's own class."""
     import robust_tickets.auto  # noqa: F401  # so that the saved twin loads again
 
     return ticket_class(stock_of(model))
 
 
-def stock_of(model: Any) -> Any:
+def stock_of(model: PreTrainedModel) -> Any:
     """The stock class of a ticket model; a stock model's own class."""
     own: Any = type(model)
     return getattr(own, "stock_class", own)

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from robust_tickets.attack.flags import FIRST
@@ -243,7 +242,7 @@ def _evaluation(path: Path, notes: Notes) -> Evaluation | None:
 def _ticket(folder: Path, notes: Notes) -> Ticket | None:
     try:
         ticket = Ticket.load(folder)
-        layout_of(SimpleNamespace(model_type=ticket.family))
+        layout_of(ticket.family)
         return ticket
     except TicketsError as problem:  # damaged, or of a backbone that is not known here
         notes.append(problem.message)
@@ -252,7 +251,7 @@ def _ticket(folder: Path, notes: Notes) -> Ticket | None:
 
 def by_layer(family: str, weights: Iterable[tuple[str, int, int]]) -> tuple[Counts, ...]:
     """Kept and all weights by layer and part, summed over matrices; without the pooler."""
-    layout, found = layout_of(SimpleNamespace(model_type=family)), dict[int, dict[str, tuple[int, int]]]()
+    layout, found = layout_of(family), dict[int, dict[str, tuple[int, int]]]()
     for name, kept, of in weights:
         if (place := layout.place_of(name)) is not None:
             layer = found.setdefault(place[0], {})

@@ -238,7 +238,15 @@ class Ticket:
     @property
     def rounding(self) -> str:
         """What rounding did, in words: neurons and matrix weights before and after; empty where nothing was rounded."""
-        return rounding_of(self.provenance.get("rounded"), self.masks, self.unit_weights)
+        match self.provenance.get("rounded"):
+            case {"round_to": int(multiple), "neurons": (int(before), int(after))}:
+                weights = sum(kept_in(m) * self.unit_weights[g] for g, m in self.masks.items())
+                were = weights + (before - after) * self.unit_weights["neurons"]
+                return (
+                    f"neurons rounded to multiples of {multiple}: {after:,} kept instead of {before:,}, "
+                    f"{weights:,} prunable weights instead of {were:,} ({100 * (weights / max(1, were) - 1):+.2f} %)"
+                )
+        return ""
 
     @property
     def removed(self) -> dict[str, float]:
@@ -373,16 +381,3 @@ def size_of(masks: Group) -> int:
 
 def kept_in(masks: Group) -> int:
     return sum(int(np.count_nonzero(m)) for m in masks)
-
-
-def rounding_of(note: Any, masks: Mapping[str, Group], unit_weights: Mapping[str, int]) -> str:
-    """The note that rounding leaves in a ticket's provenance, as a sentence; empty for anything else."""
-    match note:
-        case {"round_to": int(multiple), "neurons": (int(before), int(after))}:
-            weights = sum(kept_in(m) * unit_weights[g] for g, m in masks.items())
-            were = weights + (before - after) * unit_weights["neurons"]
-            return (
-                f"neurons rounded to multiples of {multiple}: {after:,} kept instead of {before:,}, "
-                f"{weights:,} prunable weights instead of {were:,} ({100 * (weights / max(1, were) - 1):+.2f} %)"
-            )
-    return ""

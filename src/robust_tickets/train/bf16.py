@@ -25,6 +25,8 @@ from torch.nn import functional as F
 
 from robust_tickets.backbone.layout import Layout, encoder_of
 from robust_tickets.backbone.weight_masks import BUFFER
+from robust_tickets.prune.gates import Gates
+from robust_tickets.prune.hardconcrete import HardConcrete
 from robust_tickets.prune.working import Part, Passed, Working, column_sums, found, made, product, working_of
 
 
@@ -214,7 +216,7 @@ class Copy:
 class Half:
     """``with half:`` the model computes in bf16; outside it is what it was. ``gates``: of the model, if it has some."""
 
-    def __init__(self, model: nn.Module, layout: Layout, gates: Any = None) -> None:
+    def __init__(self, model: nn.Module, layout: Layout, gates: Gates | HardConcrete | None = None) -> None:
         self.embeddings = encoder_of(model).get_submodule(layout.word_embeddings.partition(".")[0])
         wide = {id(module) for module in self.embeddings.modules()}
         self.gates = gates
@@ -262,12 +264,12 @@ class Half:
         for module, kind in self.by_hand.items():
             module.__dict__["forward"] = partial(getattr(self, kind), module)
         self._hook = self.embeddings.register_forward_hook(lambda _module, _args, output: output.to(KIND))
-        if self.gated:
+        if self.gates is not None and self.gated:
             self.gates.aside = True
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.gated:
+        if self.gates is not None and self.gated:
             self.gates.aside = False
         self._hook.remove()
         for group in self.groups.values():

@@ -193,6 +193,7 @@ class TrainingRun:
         ``evaluate`` is asked at the start, after every epoch and at the end; ``wrap`` changes the step, which then has no working
         weights; ``rates`` are of parts that learn at another rate; ``until`` leaves after so many updates in all, with a checkpoint.
         """
+        gates: Any = parts.get("gates")
         step = make_step(
             self.model,
             generator=self.draws("adversary"),
@@ -207,7 +208,7 @@ class TrainingRun:
                 split=self.batches.split if isinstance(self.batches, Batches) else None,
                 labels=() if self.classifier is None else self.classifier.labels,
             ),
-            gates=parts.get("gates"),
+            gates=gates,
             autocast=wrap is not None,  # the gradients must lie where autograd puts them
         )
         self.evaluate, self.unclipped = evaluate, after_clip

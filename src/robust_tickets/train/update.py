@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -30,6 +30,12 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import derive
 from robust_tickets.train.bf16 import Half
 from robust_tickets.train.settings import Optim
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from robust_tickets.prune.gates import Gates
+    from robust_tickets.prune.hardconcrete import HardConcrete
 
 Precision = Literal["fp32", "bf16"]
 Backward = Callable[[Tensor], None]
@@ -64,14 +70,14 @@ class Step:
 
 
 def make_step(
-    model: Any,
+    model: PreTrainedModel,
     *,
     generator: torch.Generator,
     adversary: Adversary | None = None,
     precision: Precision = "fp32",
     regulariser: Callable[[], Tensor] | None = None,
     ground: Ground | None = None,
-    gates: Any = None,
+    gates: Gates | HardConcrete | None = None,
     autocast: bool = False,
 ) -> Step:
     """A step on ``model``: plain, or ``adversary``'s. ``ground`` is what it may look at before the first step.
@@ -117,7 +123,7 @@ def make_step(
     return Step(run=run, memory=memory, views=views, updates=1 if adversary is None else adversary.updates, half=half)
 
 
-def full_precision(model: Any) -> None:
+def full_precision(model: PreTrainedModel) -> None:
     """Weights in fp32, in place: updates of 2e-5 are lost in half precision. Autocast (``bf16``) wants fp32 weights too."""
     halves = {parameter.dtype for parameter in model.parameters()} & {torch.float16, torch.bfloat16}
     if halves:
