@@ -38,7 +38,7 @@ def test_numbers_are_those_of_the_moment_they_were_asked_for() -> None:
         flag.fill_(True)
         value += 0.5
     assert len(used) == 3
-    reads.settle()
+    reads.finish()
     assert used == [(1.0, False), (2.5, True), (4.0, True), (5.5, True)]
 
 

@@ -17,7 +17,7 @@ the candidates' embeddings are constants; in the descent they have gradients, an
 | divergence | KL(adversarial || clean), as in the paper | ``divergence="clean"``      | both codes: KL(clean || adversarial)       |
 | start      | 0                                         | ``init=0.1``                | both codes: a little noise                 |
 | dropout    | on in all passes                          |                             | the authors' code: off in the ascent       |
-| sums       | means over texts, and over swappable words|                             | the authors' code: a sum, and all places   |
+| sums       | means over texts, and over swappable words|                             | the authors' code: a sum, and all positions   |
 
 TextDefender is the benchmark of Li et al. (EMNLP 2021). One normalised step instead of ten of Adam is a choice made
 here: in a pilot on SST-2 it was enough, at a tenth of the ascent's cost. alpha 4 and at most 8 candidates a word are
@@ -75,14 +75,14 @@ class ASCC(WordSpace):
         shape = (*objective.inputs["input_ids"].shape, words.most)
         start = torch.randn(shape, generator=objective.generator, device=table.device, dtype=table.dtype)
         w = self.init * start
-        places = words.swappable(objective.inputs, objective.labels)
+        positions = words.swappable(objective.inputs, objective.labels)
         first, second = torch.zeros_like(w), torch.zeros_like(w)
         for k in range(1, self.steps + 1):
             w = w.detach().requires_grad_()
             apart = self.apart(objective, objective.logits(self.mixed(objective, w, table)), clean)
             log_weights = self.log_softmax(objective, w)
             entropy = -(log_weights.exp() * log_weights).sum(-1)
-            sparse = (entropy * places).sum() / places.sum().clamp_min(1)
+            sparse = (entropy * positions).sum() / positions.sum().clamp_min(1)
             (gradient,) = torch.autograd.grad(apart - self.sparsity * sparse, w)
             if self.ascent == "normalised":
                 move = gradient / torch.linalg.vector_norm(gradient, dim=-1, keepdim=True).clamp_min(TINY)

@@ -10,13 +10,14 @@ model with ``inputs_embeds`` and without the token types, so that both sentences
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary.objective import Adversary, Objective, SameDropout
+from robust_tickets.adversary.objective import Adversary, Objective
 from robust_tickets.config import setting
 
 TINY = 1e-8  # floor of a gradient's norm, as in FreeLB's and the papers' code
@@ -40,9 +41,9 @@ class EmbeddingPerturbation(Adversary):
         kept = {key: value for key, value in objective.inputs.items() if key != "token_type_ids"}
         return replace(objective, inputs=kept)
 
-    def rewinding(self, objective: Objective) -> SameDropout | None:
-        """To be rewound before every pass where dropout is shared; ``None`` where it is fresh."""
-        return SameDropout(objective.inputs["input_ids"].device) if self.dropout == "shared" else None
+    def rewinding(self, objective: Objective) -> Callable[[], None]:
+        """To be called before every pass: rewinds dropout where it is shared."""
+        return objective.rewinding(self.dropout == "shared")
 
     def start(self, objective: Objective) -> Tensor:
         """delta_0: uniform noise, zero at padding."""

@@ -54,14 +54,13 @@ class FreeAT(EmbeddingPerturbation):
         if objective.update is None and self.replays > 1:
             message = "FreeAT updates the model inside a batch, and this step has no update"
             raise TicketsError(message, hint="train with FineTune or TrainingRun", code="adversary.update")
-        objective, dropout = self.seen(objective), self.rewinding(objective)
+        objective, rewind = self.seen(objective), self.rewinding(objective)
         delta = self.start(objective)
         total = torch.zeros((), device=delta.device)
         for replay in range(1, self.replays + 1):
             last = replay == self.replays
             delta.requires_grad_(not last)
-            if dropout:
-                dropout.rewind()
+            rewind()
             loss = objective.loss(delta)
             objective.backward((loss + objective.penalty()) * self.scale)
             total = total + loss.detach()

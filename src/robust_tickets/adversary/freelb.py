@@ -43,14 +43,13 @@ class FreeLB(EmbeddingPerturbation):
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the mean loss over the passes, detached."""
-        objective, dropout = self.seen(objective), self.rewinding(objective)
+        objective, rewind = self.seen(objective), self.rewinding(objective)
         delta = self.start(objective)
         total = torch.zeros((), device=delta.device)
         for k in range(1, self.passes + 1):
             last = k == self.passes
             delta.requires_grad_(not last)  # the last pass moves delta no more
-            if dropout:
-                dropout.rewind()
+            rewind()
             loss = objective.loss(delta)
             objective.backward(loss / self.passes + (objective.penalty() if last else 0.0))
             total = total + loss.detach()

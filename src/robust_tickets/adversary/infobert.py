@@ -110,7 +110,7 @@ def anchored(gradient: Tensor, real: Tensor, low: float, high: float) -> tuple[T
 
 
 def lower_bound(
-    critic: Critic, embedded: Tensor, sentences: Tensor, places: Tensor, kept: Tensor, draws: Tensor, size: int
+    critic: Critic, embedded: Tensor, sentences: Tensor, positions: Tensor, kept: Tensor, draws: Tensor, size: int
 ) -> Tensor:
     """InfoNCE of kept tokens and their sentences: mean_i c(i, i) - mean_i log(1/m sum_j c(i, j)), over chunks.
 
@@ -118,13 +118,13 @@ def lower_bound(
     chunks of ``size``; the last chunk may be shorter (m pairs) and counts as much as the others. c(i, j) is the
     exponential of the critic's score of the i-th sentence and the j-th token. Without any pair the bound is 0.
     """
-    slots = places.shape[1]
+    slots = positions.shape[1]
     shuffled = draws.masked_fill(~kept.flatten(), torch.inf).argsort(stable=True)  # kept pairs first
     chunks = -(-len(shuffled) // size)
     shuffled = F.pad(shuffled, (0, chunks * size - len(shuffled)))
     valid = (torch.arange(chunks * size, device=draws.device) < kept.sum()).view(chunks, size)
-    rows = torch.arange(len(places), device=draws.device).unsqueeze(1)
-    flat = (rows * embedded.shape[1] + places).flatten()[shuffled]
+    rows = torch.arange(len(positions), device=draws.device).unsqueeze(1)
+    flat = (rows * embedded.shape[1] + positions).flatten()[shuffled]
     token = critic.token(F.embedding(flat.view(chunks, size), embedded.flatten(0, 1)))
     sentence = F.embedding((shuffled // slots).view(chunks, size), critic.sentence(sentences))
     scores = critic(token.unsqueeze(1), sentence.unsqueeze(2))  # (chunk, sentence i, token j)
@@ -170,14 +170,13 @@ class InfoBERT(EmbeddingPerturbation):
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the mean task loss over the passes, detached."""
-        objective, dropout = self.seen(objective), self.rewinding(objective)
+        objective, rewind = self.seen(objective), self.rewinding(objective)
         delta = self.start(objective)
         total = torch.zeros((), device=delta.device)
         for k in range(1, self.steps + 1):
             last = k == self.steps
             delta.requires_grad_(not last or self.alpha > 0)  # the last pass ranks tokens, but moves delta no more
-            if dropout:
-                dropout.rewind()
+            rewind()
             with objective.seeing() as seen:
                 task = objective.loss(delta)
             total = total + task.detach()
@@ -203,9 +202,9 @@ class InfoBERT(EmbeddingPerturbation):
     def lower(self, objective: Objective, seen: Seen, gradient: Tensor) -> Tensor:
         assert isinstance(objective.memory, Critic)
         real = objective.inputs["attention_mask"].bool()
-        places, kept = anchored(gradient, real, self.low, self.high)
-        draws, size = _draws(objective, places.numel()), self.chunk or len(real)
-        return lower_bound(objective.memory, _wide(seen.embedded), _wide(seen.last[:, 0]), places, kept, draws, size)
+        positions, kept = anchored(gradient, real, self.low, self.high)
+        draws, size = _draws(objective, positions.numel()), self.chunk or len(real)
+        return lower_bound(objective.memory, _wide(seen.embedded), _wide(seen.last[:, 0]), positions, kept, draws, size)
 
 
 def _draws(objective: Objective, count: int) -> Tensor:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from robust_tickets.backbone.layout import Layout, encoder_of
-from robust_tickets.config import Settings, one_of
+from robust_tickets.config import Settings
 from robust_tickets.errors import TicketsError, did_you_mean
 
 if TYPE_CHECKING:
@@ -196,6 +196,10 @@ class Objective:
         """The regulariser, which a step adds once, in its last pass, undivided (EarlyRobust §3.3)."""
         return self.regulariser() if self.regulariser else 0.0
 
+    def rewinding(self, shared: bool) -> Callable[[], None]:
+        """To be called before every pass of a step: all drop the same units where dropout is ``shared``."""
+        return SameDropout(self.inputs["input_ids"].device).rewind if shared else lambda: None
+
     @property
     def mask(self) -> Tensor:
         """1 at the positions that may be perturbed, 0 at padding; shape (batch, tokens, 1)."""
@@ -270,7 +274,6 @@ class SameDropout:
 
 def defined(adversary: Adversary | None, kind: Kind) -> None:
     """Refuse an adversary that is not defined for ``kind``; ``None`` (no adversary) is always fine."""
-    one_of("the kind of training", kind, get_args(Kind))
     if adversary is not None and kind not in adversary.defined_for:
         where = "a masked-language model" if kind == "mlm" else "a classifier"
         message = f"{type(adversary).__name__} is not defined for the training of {where}"

@@ -42,15 +42,13 @@ class PGD(EmbeddingPerturbation):
 
     def __call__(self, objective: Objective) -> Tensor:
         """Leave the gradients at the final point; returns the loss there, detached."""
-        objective, dropout = self.seen(objective), self.rewinding(objective)
+        objective, rewind = self.seen(objective), self.rewinding(objective)
         delta = self.start(objective)
         for _ in range(self.steps):
             delta.requires_grad_()
-            if dropout:
-                dropout.rewind()
+            rewind()
             delta = self.move(objective, delta, self._gradient(objective, delta))
-        if dropout:
-            dropout.rewind()
+        rewind()
         loss = objective.loss(delta)
         objective.backward(loss + objective.penalty())
         return loss.detach()

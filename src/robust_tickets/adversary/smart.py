@@ -25,7 +25,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from robust_tickets.adversary.objective import Adversary, Objective, SameDropout
+from robust_tickets.adversary.objective import Adversary, Objective
 from robust_tickets.config import setting
 
 TINY = 1e-6  # added to a token's largest number, and inside the log odds, as in mt-dnn
@@ -51,21 +51,19 @@ class SMART(Adversary):
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients; returns the cross-entropy plus the weighted regulariser, detached."""
-        dropout = SameDropout(objective.inputs["input_ids"].device) if self.dropout == "shared" else None
+        rewind = objective.rewinding(self.dropout == "shared")
         clean = objective.logits()
         noise = objective.normal(self.init) * objective.mask
         finite = torch.ones((), dtype=torch.bool, device=noise.device)
         for _ in range(self.steps):
             noise.requires_grad_()
-            if dropout:
-                dropout.rewind()
+            rewind()
             change = objective.total(self._divergence(objective.logits(noise), clean.detach()))
             gradient = torch.autograd.grad(change, noise)[0]
             finite = finite & torch.isfinite(gradient.norm())
             noise = self._climb(noise.detach(), gradient) * objective.mask
             noise = torch.where(finite, noise, torch.zeros_like(noise))  # the last pass needs finite gradients too
-        if dropout:
-            dropout.rewind()
+        rewind()
         rough = objective.mean(self._symmetric(clean, objective.logits(noise)))
         rough = torch.where(finite, rough, torch.zeros_like(rough))
         loss = objective.loss_fn(clean, objective.labels) + self.weight * rough

@@ -48,7 +48,7 @@ class SynonymHotFlip(WordSpace):
     def flipped(self, objective: Objective, gradient: Tensor) -> Tensor:
         """The batch's ids with words swapped for the candidates that ``gradient`` favours."""
         words, ids, table = table_of(objective), objective.inputs["input_ids"], objective.words
-        places = chosen(objective, words.swappable(objective.inputs, objective.labels), self.p)
+        positions = chosen(objective, words.swappable(objective.inputs, objective.labels), self.p)
         candidates, own = words.of(ids), table[ids]
         best, gain = ids, torch.zeros(ids.shape, dtype=gradient.dtype, device=ids.device)
         # one candidate at a time: all at once would hold (batch, tokens, candidates, width) numbers
@@ -56,7 +56,7 @@ class SynonymHotFlip(WordSpace):
             gains = ((table[candidates[..., k]] - own) * gradient).sum(-1)  # 0 where a word has fewer candidates
             best = torch.where(gains > gain, candidates[..., k], best)
             gain = torch.maximum(gains, gain)
-        return torch.where(places, best, ids)
+        return torch.where(positions, best, ids)
 
 
 REGISTERED = SynonymHotFlip

@@ -46,11 +46,11 @@ class SynonymSwap(WordSpace):
     def swapped(self, objective: Objective) -> Tensor:
         """The batch's ids with words swapped."""
         words, ids = table_of(objective), objective.inputs["input_ids"]
-        places = chosen(objective, words.swappable(objective.inputs, objective.labels), self.p)
+        positions = chosen(objective, words.swappable(objective.inputs, objective.labels), self.p)
         count = words.counts[ids]
         which = (torch.rand(ids.shape, generator=objective.generator, device=ids.device) * count).long()
         which = torch.minimum(which, count - 1).unsqueeze(-1)  # a draw just below 1 may round up to the count
-        return torch.where(places, words.of(ids).gather(-1, which).squeeze(-1), ids)
+        return torch.where(positions, words.of(ids).gather(-1, which).squeeze(-1), ids)
 
 
 REGISTERED = SynonymSwap

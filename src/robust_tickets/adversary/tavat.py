@@ -72,7 +72,7 @@ class TAVAT(EmbeddingPerturbation):
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the step's gradients and update Delta; returns the mean loss over the passes, detached."""
-        objective, dropout = self.seen(objective), self.rewinding(objective)
+        objective, rewind = self.seen(objective), self.rewinding(objective)
         assert isinstance(objective.memory, TokenTable)
         table, ids = objective.memory.table, objective.inputs["input_ids"]
         instance, token = self.start(objective), self.read(table, ids) * objective.mask
@@ -81,8 +81,7 @@ class TAVAT(EmbeddingPerturbation):
         for k in range(1, self.steps + 1):
             last = k == self.steps
             delta = (instance + token).requires_grad_(not last)
-            if dropout:
-                dropout.rewind()
+            rewind()
             loss = objective.loss(delta)
             objective.backward(loss / (1 if self.sum_passes else self.steps) + (objective.penalty() if last else 0.0))
             total = total + loss.detach()

@@ -97,6 +97,6 @@ def table_of(objective: Objective) -> Words:
     return objective.memory
 
 
-def chosen(objective: Objective, places: Tensor, p: float) -> Tensor:
-    """Those of ``places`` that are swapped this time: each with probability ``p``."""
-    return places & (torch.rand(places.shape, generator=objective.generator, device=places.device) < p)
+def chosen(objective: Objective, positions: Tensor, p: float) -> Tensor:
+    """Those of ``positions`` that are swapped this time: each with probability ``p``."""
+    return positions & (torch.rand(positions.shape, generator=objective.generator, device=positions.device) < p)

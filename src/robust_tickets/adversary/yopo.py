@@ -45,13 +45,12 @@ class YOPO(EmbeddingPerturbation):
 
     def __call__(self, objective: Objective) -> Tensor:
         """Accumulate the full passes' gradients; returns their mean loss, detached."""
-        objective, shared = self.seen(objective), self.rewinding(objective)
+        objective, rewind = self.seen(objective), self.rewinding(objective)
         delta = self.start(objective)
         total = torch.zeros((), device=delta.device)
         for k in range(1, self.full_passes + 1):
             last = k == self.full_passes
-            if shared:
-                shared.rewind()
+            rewind()
             before = SameDropout(delta.device)
             delta.requires_grad_(not last)  # the first layer's output has a gradient even where weights are frozen
             with objective.seeing() as seen:

@@ -65,7 +65,7 @@ class SearchRun(TrainingRun):
 
     classifier: ModelClassifier  # around the model
     given: Task | None = None  # some searches need none
-    name: Literal["finetune", "search"] = "search"
+    name: Literal["finetune", "search"] = field(default="search", init=False)
     origin: Mapping[str, Any] = field(default_factory=dict)  # for the ticket's provenance
 
     @property

@@ -4,7 +4,7 @@
     for s in 10 %, 20 %, …, sparsity:
         fine-tune theta * m on the task (3 epochs)
         remove the weights of smallest |theta|, over all 73 matrices together, until a fraction s is gone in all
-        theta <- theta_0 (the encoder; the classifier goes on as it is)
+        theta <- theta_0 (the encoder; the classifier stays as trained)
     ticket <- m
 
 Defaults are the released code's (the paper is silent): AdamW 2e-5, eps 1e-8, no weight decay, batches of 32, gradient norm 1. In round r
@@ -37,7 +37,7 @@ from robust_tickets.search.base import Found, Search, SearchRun, checked, origin
 from robust_tickets.seeds import derive
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.ticket.topk import keep_best, removed_count
-from robust_tickets.train.finetune import FineTune, evaluated_rows
+from robust_tickets.train.finetune import FineTune, evaluation_of
 from robust_tickets.train.settings import TrainingSettings
 
 if TYPE_CHECKING:
@@ -104,7 +104,11 @@ class IMP(Search, TrainingSettings):
             if number == len(self.rungs):
                 mark(m.scores, weights, {name: np.isinf(score) for name, score in m.scores.items()}, number)
             m.head = head_of(model.model) if self.classifier == "kept" else {}
-            m.trace.append({"round": number, "sparsity": rung, "removed": removed, **self._evaluation(model, run.task)})
+            measure = evaluation_of(model, run.task, self.evaluation_rows, self.seed)  # before the removal
+            measured = (
+                {key: value for key, value in measure().items() if key in ("loss", "accuracy")} if measure else {}
+            )
+            m.trace.append({"round": number, "sparsity": rung, "removed": removed, **measured})
             rounds.save(number)
             if folder:  # three times the model
                 shutil.rmtree(folder / "checkpoint", ignore_errors=True)
@@ -126,16 +130,6 @@ class IMP(Search, TrainingSettings):
         if self.schedule == "round":
             return training
         return replace(training, horizon=round(1 / self.step) * training.steps(task))
-
-    def _evaluation(self, model: ModelClassifier, task: Task) -> dict[str, float]:
-        """Of the round's model, before the removal, on the validation split."""
-        from robust_tickets.train.evaluate import evaluate
-
-        rows = evaluated_rows(task.validation, self.evaluation_rows, self.seed)
-        if len(rows) == 0:
-            return {}
-        numbers = evaluate(model, rows).numbers()
-        return {"loss": numbers["loss"], "accuracy": numbers["accuracy"]}
 
 
 class Pruned:

@@ -7,7 +7,7 @@ paper's "vanilla ticket".
 
 From the paper: one epoch of wikitext-2-raw-v1 (``corpus="Salesforce/wikitext:wikitext-2-raw-v1"``), gamma .1 five times in a row (drawn at
 the first of them, as EarlyRobust), 1/6 of the heads, 0.2 or 0.3 of the neurons by task (read off its parameter counts:
-``ORTicket.for_task("qqp")``), global draws with at least one head a layer. It has no released code and does not tell the rest: masking is
+``ORTicket.for_task("qqp")``), global draws with at least one head a layer. It has no released code and leaves the rest open: masking is
 BERT's (15 %, 80/10/10), blocks have 128 tokens, L1 weights are 1e-4 and 2e-4, everything else is EarlyRobust's for IMDB. Its Eq. 4 scales
 the whole feed-forward output; its text and its parameter counts are about neurons, and so is this. Its ceil(tau N)-th smallest cuts one
 neuron more of BERT-base's 36,864 at 0.3.
@@ -42,7 +42,7 @@ class ORTicket(EarlyRobust):
 
     trains: ClassVar[Kind] = "mlm"
 
-    # neurons removed, from the parameters that the paper's Table 2 tells: 87 M (0.3) or 93 M (0.2)
+    # neurons removed, from the parameters in the paper's Table 2: 87 M (0.3) or 93 M (0.2)
     PER_TASK: ClassVar[Mapping[str, Mapping[str, Any]]] = {
         "imdb": {"neurons": 0.3},
         "ag_news": {"neurons": 0.3},

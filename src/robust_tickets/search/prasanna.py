@@ -226,8 +226,10 @@ def importance(model: PreTrainedModel, layout: Layout, batches: Iterable[Batch])
     """Of every unit of ``model`` as it runs now, in eval mode; its weights get no gradients."""
     device = next(model.parameters()).device
     sizes = {layout.attention_output: layout.heads_of(model), layout.down: layout.neurons_of(model)}
-    places = [(path, i, layer.get_submodule(path)) for i, layer in enumerate(layout.layers_of(model)) for path in sizes]
-    sums = {(path, i): torch.zeros(sizes[path][i], device=device) for path, i, _ in places}
+    projections = [
+        (path, i, layer.get_submodule(path)) for i, layer in enumerate(layout.layers_of(model)) for path in sizes
+    ]
+    sums = {(path, i): torch.zeros(sizes[path][i], device=device) for path, i, _ in projections}
     whole = torch.zeros(len(sizes[layout.down]), device=device)  # a feed-forward layer's mask scales all its neurons
     required = [p.requires_grad for p in model.parameters()]
     training = model.training
@@ -240,7 +242,7 @@ def importance(model: PreTrainedModel, layout: Layout, batches: Iterable[Batch])
                 key: torch.ones((len(batch), len(total)), device=device, requires_grad=True)
                 for key, total in sums.items()
             }
-            hooks = [module.register_forward_pre_hook(_scaling(masks[path, i])) for path, i, module in places]
+            hooks = [module.register_forward_pre_hook(_scaling(masks[path, i])) for path, i, module in projections]
             try:
                 logits = model(**inputs).logits
             finally:

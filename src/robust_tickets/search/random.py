@@ -1,7 +1,7 @@
 """Random tickets: uniform scores instead of a search, the control of EarlyRobust and RobustT, which average five seeds.
 
 Of heads and neurons (EarlyRobust): ``match="global"`` is one draw at the given fractions over all, at least one head a layer;
-``match="layer"`` keeps as many units in every layer as a given ticket (``like=``), at random places. Of single weights (RobustT), where
+``match="layer"`` keeps as many units in every layer as a given ticket (``like=``), at random positions. Of single weights (RobustT), where
 ``sparsity`` is given or ``like`` is an unstructured ticket: ``"matrix"`` keeps as many in every matrix as ``like``, which is RobustT's,
 ``"layer"`` as many in every layer, ``"global"`` is one draw over all; without ``like``, ``"matrix"`` removes ``sparsity`` of every matrix.
 ``round_to`` rounds the neurons of each layer, also where ``like`` gives their number: what it has rounded already stays.

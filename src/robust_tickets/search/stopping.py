@@ -1,7 +1,7 @@
 """When a search has seen enough: rules on the distances between the masks of successive mini-epochs, each decided online.
 
 A rule gets the matrix ``far`` of distances between all points so far (the larger of heads' and neurons', so one comparison covers both)
-and answers with the point to draw the ticket at, or None to go on. It keeps no state, so that a resumed search decides as before.
+and answers with the point to draw the ticket at, or None to continue. It keeps no state, so that a resumed search decides as before.
 
 | rule         | fires when                                                                                   | draws at            |
 |--------------|----------------------------------------------------------------------------------------------|---------------------|

@@ -311,8 +311,8 @@ class Half:
         for copy in self.copies:
             copy.work.grad = None
 
-    def settle(self) -> None:
-        """Hand the sums to the parameters as their gradients."""
+    def to_gradients(self) -> None:
+        """Make the sums the gradients of their parameters."""
         for key in self.written:
             owner, total = self.owners[key], self.sums[key]
             if owner.grad is not None and owner.grad is not total:  # as of embeddings that are a decoder's weights too

@@ -347,7 +347,7 @@ class TrainingRun:
         if epoch_ends or self.stopped or self.done == self.total:
             self._evaluate()
         if self._over():
-            self.late.settle()  # the bar ends with the last loss
+            self.late.finish()  # the bar ends with the last loss
         self._save(epoch_ends=epoch_ends)
 
     def _log(self) -> None:
@@ -364,7 +364,7 @@ class TrainingRun:
 
     def _check_loss(self) -> None:
         """Wait for the device: the line that is on its way is written, and the updates since were good ones."""
-        self.late.settle()
+        self.late.finish()
         self._check(float(self.running / max(1, self.counted)), bool(self.engine.exploded), self.done)
 
     def _check(self, loss: float, exploded: bool, step: int) -> None:
@@ -384,7 +384,7 @@ class TrainingRun:
     def _evaluate(self) -> None:
         if self.evaluate is None:
             return
-        self.late.settle()  # lines stay in order, and a run that went wrong is not evaluated
+        self.late.finish()  # lines stay in order, and a run that went wrong is not evaluated
         half = self._working()
         for part in self.parts.values():
             part.eval()

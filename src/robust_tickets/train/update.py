@@ -280,7 +280,7 @@ class Engine:
     def _descend(self) -> None:
         """Clip, set the learning rate, one optimiser step."""
         if self.half:
-            self.half.settle()
+            self.half.to_gradients()
         self._clip()
         if self.unclipped is not None:
             weight = self.weight if self.on_device else self._weight

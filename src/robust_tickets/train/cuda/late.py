@@ -28,16 +28,16 @@ class Late:
             self.event = torch.cuda.Event(blocking=True)
 
     def ask(self, loss: Tensor, exploded: Tensor, use: Use) -> None:
-        """Have ``use`` called with the values as they are now: at once, or at the next ``ask`` or ``settle``."""
+        """Have ``use`` called with the values as they are now: at once, or at the next ``ask`` or ``finish``."""
         if not self.lags:
             use(float(loss), bool(exploded))
             return
-        self.settle()  # also before the room is written again
+        self.finish()  # also before the room is written again
         self.room.copy_(torch.stack([loss.double(), exploded.double()]), non_blocking=True)
         self.event.record(torch.cuda.current_stream(self.device))
         self._use = use
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         """Use what is on its way, after waiting for it."""
         if self._use is None:
             return

@@ -9,7 +9,7 @@ speaks to the device: while a graph is captured, another thread's call would bre
 A write on the CPU is made at once: there nearly all of its time is computing (hash, copy into the page cache), for which a thread would
 take the cores from training, after a copy that training waits for.
 
-There is at most one snapshot and one thread: a write waits for the one before, ``busy`` tells. What a thread could not write is raised at
+There is at most one snapshot and one thread: a write waits for the one before, see ``busy``. What a thread could not write is raised at
 the next call. A process that dies meanwhile leaves the earlier checkpoint.
 """
 
@@ -101,9 +101,9 @@ class Writer:
 
     def _reserve(self, state: State) -> None:
         """Buffers for all tensors of ``state``."""
-        places = _places([size_of(tensor) for tensor in state.tensors.values()])
+        slots = _slots([size_of(tensor) for tensor in state.tensors.values()])
         needed: dict[int, int] = {}
-        for slab, end in ((slab, end) for slab, _, end in places):
+        for slab, end in ((slab, end) for slab, _, end in slots):
             needed[slab] = max(needed.get(slab, 0), end)
         for slab, size in needed.items():
             if slab == len(self._slabs):
@@ -115,9 +115,9 @@ class Writer:
         return torch.empty(size, dtype=torch.uint8, pin_memory=self.device.type == "cuda")
 
     def _snapshot(self, state: State) -> State:
-        places = _places([size_of(tensor) for tensor in state.tensors.values()])
+        slots = _slots([size_of(tensor) for tensor in state.tensors.values()])
         taken = {}
-        for (name, tensor), (slab, start, end) in zip(state.tensors.items(), places, strict=True):
+        for (name, tensor), (slab, start, end) in zip(state.tensors.items(), slots, strict=True):
             taken[name] = self._slabs[slab][start:end].view(tensor.dtype).view(tensor.shape)
             taken[name].copy_(tensor.detach(), non_blocking=tensor.device.type == "cuda")
         if self.device.type == "cuda":
@@ -125,12 +125,12 @@ class Writer:
         return replace(state, tensors=taken)
 
 
-def _places(sizes: list[int]) -> list[tuple[int, int, int]]:
+def _slots(sizes: list[int]) -> list[tuple[int, int, int]]:
     """Slab, start and end in bytes for blocks of these sizes, one after the other; one that is larger than a slab has its own."""
-    places, slab, at = [], 0, 0
+    slots, slab, at = [], 0, 0
     for size in sizes:
         if at and at + size > SLAB:
             slab, at = slab + 1, 0
-        places.append((slab, at, at + size))
+        slots.append((slab, at, at + size))
         at = -(-(at + size) // ALIGN) * ALIGN
-    return places
+    return slots
