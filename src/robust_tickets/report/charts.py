@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
+from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
@@ -17,12 +18,8 @@ from robust_tickets.progress import clean
 from robust_tickets.report.format import count, percent
 
 WIDE = 460  # units across a chart
-LEFT, RIGHT, TOP, BELOW = (
-    52,
-    WIDE - 14,
-    14,
-    60,
-)  # of a plot with two axes; below it ticks, the axis's name, then the legend
+LEFT, RIGHT, TOP = 52, WIDE - 14, 14  # of a plot with two axes
+BELOW = 60  # it: ticks, the axis's name, then the legend
 LINE = 18  # units between two names
 DASHES = 4  # kinds of lines
 COLOURS = 8  # arms beyond the eighth start over, outlined; beyond the sixteenth with another shape
@@ -125,8 +122,7 @@ def swatch(index: int) -> Markup:
 # --- scales and axes
 
 
-@dataclass(frozen=True, kw_only=True)
-class Scale:
+class Scale(NamedTuple):
     """Data from ``low`` to ``high`` onto units from ``start`` to ``end``."""
 
     low: float
@@ -142,22 +138,13 @@ class Scale:
         """The same, cut at the ends."""
         return self(min(max(value, self.low), self.high))
 
-    def ticks(self, about: int = 5) -> list[float]:
-        """Round numbers inside the scale, about so many."""
-        rough = (self.high - self.low) / max(about, 1) or 1
-        power = 10 ** math.floor(math.log10(rough))
-        step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
-        first = math.ceil(self.low / step - 1e-9)
-        return [step * i for i in range(first, math.floor(self.high / step + 1e-9) + 1)]
-
 
 def around(values: Sequence[float], pad: float, low: float = 0.0, high: float = 100.0) -> Interval:
     """A range that holds ``values`` with ``pad`` on both sides, inside the possible ones."""
     return max(low, min(values) - pad), min(high, max(values) + pad)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Axis:
+class Axis(NamedTuple):
     """An axis: its title, range and labelled ticks."""
 
     name: str
@@ -167,33 +154,36 @@ class Axis:
 
     @staticmethod
     def linear(name: str, low: float, high: float, about: int = 5) -> Axis:
-        ticks = Scale(low=low, high=high, start=0, end=1).ticks(about)
-        return Axis(name=name, low=low, high=high, ticks=[(t, f"{t:,.6g}".replace(",", "\u202f")) for t in ticks])
+        """Ticks at round numbers, about so many."""
+        rough = (high - low) / about or 1
+        power = 10 ** math.floor(math.log10(rough))
+        step = next(m * power for m in (1, 2, 5, 10) if m * power >= rough * 0.999)
+        ticks = [step * i for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+        return Axis(name, low, high, [(t, f"{t:,.6g}".replace(",", "\u202f")) for t in ticks])
 
     @staticmethod
     def powers(name: str, low: float, high: float) -> Axis:
         """Logarithmic, from 10^low to 10^high: the powers of ten, and 2 and 5 times them where there is room."""
         steps = (1, 2, 5) if high - low <= 2 else (1,)
         found = [step * 10**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
-        inside = [t for t in found if low <= math.log10(t) <= high + 1e-9]
-        return Axis(name=name, low=low, high=high, ticks=[(math.log10(t), count(t)) for t in inside])
+        return Axis(name, low, high, [(math.log10(t), count(t)) for t in found if low <= math.log10(t) <= high + 1e-9])
 
     @staticmethod
     def at(name: str, values: Iterable[float], write: Callable[[float], str]) -> Axis:
         """Ticks at the values themselves, or every second, third … of them, so that their numbers do not touch."""
         own = sorted(set(values)) or [0.0, 1.0]
         pad = 0.04 * (own[-1] - own[0]) or 0.5 * abs(own[0]) or 0.5
-        scale = Scale(low=own[0] - pad, high=own[-1] + pad, start=LEFT, end=RIGHT)
-        kept = own
-        for step in range(1, len(own) + 1):
-            kept = own[::step]
-            if all(scale(b) - scale(a) > 4.5 * len(write(a) + write(b)) + 6 for a, b in pairwise(kept)):
-                break
-        return Axis(name=name, low=scale.low, high=scale.high, ticks=[(value, write(value)) for value in kept])
+        scale = Scale(own[0] - pad, own[-1] + pad, LEFT, RIGHT)
+
+        def apart(kept: Sequence[float]) -> bool:
+            return all(scale(b) - scale(a) > 4.5 * len(write(a) + write(b)) + 6 for a, b in pairwise(kept))
+
+        kept = next(some for step in range(1, len(own) + 1) if apart(some := own[::step]))
+        return Axis(name, scale.low, scale.high, [(value, write(value)) for value in kept])
 
     def across(self, start: float, end: float, top: float, bottom: float) -> tuple[Scale, list[Markup]]:
         """The scale of an axis below a plot, and what is drawn of it."""
-        scale, parts = Scale(low=self.low, high=self.high, start=start, end=end), []
+        scale, parts = Scale(self.low, self.high, start, end), []
         for value, words in self.ticks:
             x = scale(value)
             parts += [line(x, top, x, bottom, "grid"), label(x, bottom + 18, words, "middle", "tick")]
@@ -205,7 +195,7 @@ class Axis:
 def _plot(x: Axis, y: Axis, bottom: float) -> tuple[Scale, Scale, list[Markup]]:
     """Two scales and the frame around a plot."""
     across, drawn = x.across(LEFT, RIGHT, TOP, bottom)
-    up = Scale(low=y.low, high=y.high, start=bottom, end=TOP)
+    up = Scale(y.low, y.high, bottom, TOP)
     parts = [rect(LEFT, TOP, RIGHT - LEFT, bottom - TOP, "plot"), *drawn]
     for value, words in y.ticks:
         parts += [line(LEFT, up(value), RIGHT, up(value), "grid"), label(LEFT - 8, up(value) + 4, words, "end", "tick")]
@@ -218,16 +208,19 @@ def _plot(x: Axis, y: Axis, bottom: float) -> tuple[Scale, Scale, list[Markup]]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dot:
-    """A row of ``dots``: a value with its interval, and an outlined point of its value before, or its runs.
-
-    ``summary`` is the row in words; ``under`` is below its title.
-    """
+class Row:
+    """What every row, point and line has: the number of its arm, its title, and itself in words."""
 
     index: int
     title: str
-    end: float
     summary: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dot(Row):
+    """A row of ``dots``: a value with its interval, and an outlined point of its value before, or its runs; ``under`` is below its title."""
+
+    end: float
     interval: Interval | None = None
     start: float | None = None
     under: str = ""
@@ -270,7 +263,7 @@ def spark(
 ) -> Markup:  # fmt: skip
     """Runs in a table's cell over their interval, with a stroke at ``mark``."""
     wide, high_, middle = 100, 18, 9
-    scale = Scale(low=low, high=high, start=4, end=wide - 4)
+    scale = Scale(low, high, 4, wide - 4)
     parts = [line(0, middle, wide, middle, "leader")]
     if interval is not None:
         start, end = (min(max(scale(v), 0.0), float(wide)) for v in interval)
@@ -283,7 +276,7 @@ def spark(
 def difference(value: float, interval: Interval | None, margin: float, reach: float, index: int) -> Markup:
     """A difference with its interval on an axis to ``reach`` on both sides; beyond it, an arrow."""
     wide, middle, kind = 300, 13, colour(index)
-    scale = Scale(low=-reach, high=reach, start=2, end=wide - 2)
+    scale = Scale(-reach, reach, 2, wide - 2)
     parts = [rect(scale(-margin), 2, scale(margin) - scale(-margin), 22, "margin", rx=3)]
     parts.append(line(scale(0), 0, scale(0), 26, "median"))
     for at, words in ((-margin, f"−{margin:g}"), (0, "0"), (margin, f"+{margin:g}")):
@@ -302,14 +295,11 @@ def difference(value: float, interval: Interval | None, margin: float, reach: fl
 
 
 @dataclass(frozen=True, kw_only=True)
-class Point:
+class Point(Row):
     """A point of a scatter, with an interval along each axis where it has one."""
 
-    index: int
-    title: str
     x: float
     y: float
-    summary: str
     across: Interval | None = None
     along: Interval | None = None
     few: bool = False  # of too few runs: grey
@@ -348,23 +338,17 @@ def scatter(title: str, points: Sequence[Point], x: Axis, y: Axis, steps: Sequen
 
 def _side_by_side(wanted: Sequence[float]) -> list[float]:
     """Where marks are drawn, those that overlap moved apart."""
-    bunches: dict[int, list[int]] = {}
-    for i, x in enumerate(wanted):
-        bunches.setdefault(round(x / 4), []).append(i)
-    found = list(wanted)
-    for bunch in bunches.values():
-        for k, i in enumerate(bunch):
-            found[i] += min(9.0, 64 / len(bunch)) * (k - (len(bunch) - 1) / 2)
+    found, bunch = list(wanted), [round(x / 4) for x in wanted]
+    for i, own in enumerate(bunch):
+        many, place = bunch.count(own), bunch[:i].count(own)
+        found[i] += min(9.0, 64 / many) * (place - (many - 1) / 2)
     return found
 
 
 @dataclass(frozen=True, kw_only=True)
-class Series:
+class Series(Row):
     """A line: points along the axis, values there, intervals where there are any; ``runs`` are small dots."""
 
-    index: int
-    title: str
-    summary: str
     x: Sequence[float]
     y: Sequence[float]
     bands: Sequence[Interval | None] = ()
@@ -414,15 +398,12 @@ def _bands(one: Series, across: Scale, up: Scale) -> list[Markup]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spread:
+class Spread(Row):
     """A row of a histogram: per bin (its two ends on the axis) how many of each of two kinds; the median has a line."""
 
-    index: int
-    title: str
     under: str
     bins: Sequence[tuple[float, float, int, int]]
     median: float
-    summary: str
 
 
 def histogram(title: str, rows: Sequence[Spread], x: Axis) -> Markup:
@@ -453,25 +434,23 @@ def histogram(title: str, rows: Sequence[Spread], x: Axis) -> Markup:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Layer:
+class Layer(Row):
     """A row of ``bars``: shares from 0 to 1 as bars, with their lowest and highest values, and as squares."""
 
-    title: str
-    summary: str
     shares: Sequence[float]
     reach: Sequence[Interval] = ()
     squares: Sequence[float] = ()
 
 
-def bars(title: str, heads: Sequence[str], rows: Sequence[Layer], index: int) -> Markup:
+def bars(title: str, heads: Sequence[str], rows: Sequence[Layer]) -> Markup:
     """Rows from the bottom up; ``heads`` names the squares, if there are any, and each column of bars."""
     cell, gap, height, wide, left, top, apart = 12, 3, 19, 76, 26, 26, 62
-    kind, most = f"{colour(index)} solid", max((len(row.squares) for row in rows), default=0)
+    most = max((len(row.squares) for row in rows), default=0)
     first = left + (most * (cell + gap) + 16 if most else 0)
     starts = [*([left] if most else []), *(first + k * (wide + apart) for k in range(len(heads) - bool(most)))]
     parts = [label(start, top - 10, words, kind="tick") for start, words in zip(starts, heads, strict=True)]
     for k, row in enumerate(rows):
-        y, drawn = top + (len(rows) - 1 - k) * height, []
+        y, kind, drawn = top + (len(rows) - 1 - k) * height, f"{colour(row.index)} solid", []
         for h, share in enumerate(row.squares):
             x = left + h * (cell + gap)
             drawn += [rect(x, y, cell, cell, "gone", rx=3)] if share < 1 else []

@@ -163,6 +163,7 @@ def layers(arm: Arm, index: int) -> Markup | None:
         rows = [({words: layer.get(part, (0, 1)) for part, words in PARTS.items()}, []) for layer in found]
     drawn = [
         charts.Layer(
+            index=index,
             title=str(k),
             summary=f"layer {k}: {_counted(parts)}",
             shares=[kept / of for name, (kept, of) in parts.items() if name != "heads"],
@@ -172,7 +173,7 @@ def layers(arm: Arm, index: int) -> Markup | None:
     ]
     names = list(rows[0][0])
     total = {name: tuple(map(sum, zip(*(parts[name] for parts, _ in rows), strict=True))) for name in names}
-    return figure([charts.bars(arm.title, names, drawn, index)], f"{arm.title}: {_counted(total)}.", "layers")
+    return figure([charts.bars(arm.title, names, drawn)], f"{arm.title}: {_counted(total)}.", "layers")
 
 
 def _kept(mask: np.ndarray) -> tuple[int, int]:

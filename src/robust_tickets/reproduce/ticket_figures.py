@@ -135,7 +135,7 @@ def survivors_by_layer(outcomes: Sequence[Outcome], title: str) -> Panel:
         heads = zip(*(shape.heads[layer] for shape in shapes), strict=True) if squares else ()
         words = ", ".join(f"{mean_percent(own, 0)} % of {name}" for name, own in shares.items())
         layers.append(
-            charts.Layer(
+            charts.Layer(index=0,
                 title=str(layer + 1), summary=f"layer {layer + 1}: {words}", shares=[fmean(own) for own in bars],
                 reach=[(min(own), max(own)) for own in bars], squares=[sum(head) / len(shapes) for head in heads],
             )
@@ -143,7 +143,7 @@ def survivors_by_layer(outcomes: Sequence[Outcome], title: str) -> Panel:
         table.append((str(layer + 1), *(cell for own in shares.values() for cell in (mean_percent(own), _ends(own)))))
     searches = f"{len(shapes)} search{'es' * (len(shapes) > 1)}"
     names = ["heads", *(name for name in parts if name != "heads")] if squares else parts
-    drawing = charts.bars(f"{title}, {searches}", names, layers, 0)
+    drawing = charts.bars(f"{title}, {searches}", names, layers)
     columns = [words for name in parts for words in (f"{name}, mean %", f"{name}, lowest to highest %")]
     name = f"{title}: share that survives, {searches}"
     return Panel(title=name, svg=drawing, table=plain_table(name, ("Layer", *columns), table), sources=sources)
