@@ -26,7 +26,7 @@ from fake_run import add_plan, make_run, set_outcomes
 from refusing import refused
 from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.report import format as numbers
-from robust_tickets.report.figures import budget_curve, layers, query_histogram
+from robust_tickets.report.figures import budget_curves, layers, query_histogram
 from robust_tickets.report.html import ENVIRONMENT, MACROS, read_folders, write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.tables import Cell, Column, Row, Table, arms_table, to_markdown
@@ -400,7 +400,7 @@ def test_two_plans_of_one_attack_are_matched_by_what_they_asked_for(tmp_path, ch
 def test_the_curve_is_that_of_the_result(tmp_path: Path) -> None:
     folder = make_run(tmp_path / "r")
     run = read_run(folder)
-    drawn = budget_curve(run, "pwws")
+    (drawn,) = budget_curves(run)
     for k in range(3):
         curve = read_json(folder / f"attack/{k:08x}/result.json")["curve"]
         fallen = [point for point in curve if point["broken"]]
@@ -408,7 +408,7 @@ def test_the_curve_is_that_of_the_result(tmp_path: Path) -> None:
     assert "median" in query_histogram(run)
     result = read_json(folder / "attack/00000000/result.json")
     write_json(folder / "attack/00000000/result.json", result | {"curve": [{"budget": "x"}]})
-    drawn = budget_curve(read_run(folder), "pwws")
+    (drawn,) = budget_curves(read_run(folder))
     assert "EarlyRobust" not in drawn
 
 

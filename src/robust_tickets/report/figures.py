@@ -73,8 +73,12 @@ def _range(values: Iterable[float]) -> Interval:
     return around(found, max(2.0, 0.12 * (max(found) - min(found))))
 
 
-def budget_curve(run: Run, attack: str) -> Markup | None:
-    """Accuracy against query budget, a line an arm."""
+def budget_curves(run: Run) -> list[Markup | None]:
+    """Accuracy against query budget, a figure an attack and a line an arm."""
+    return [_budget_curve(run, attack) for attack in run.attack_titles]
+
+
+def _budget_curve(run: Run, attack: str) -> Markup | None:
     title, found = run.attack_titles[attack], [(i, arm, arm.attack(attack)) for i, arm in enumerate(run.arms)]
     curves = [(i, arm, points) for i, arm, of in found if of is not None and len(points := _curve(of)) > 1]
     if not curves:

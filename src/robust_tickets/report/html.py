@@ -82,10 +82,14 @@ def read_folders(folders: Sequence[Path]) -> list[Run]:
 
 def render(runs: Sequence[Run]) -> str:
     """The whole page of some runs."""
-    many = len(runs) > 1
-    views = [_view(run, f"r{i + 1}", "h2" if many else "h1") for i, run in enumerate(runs)]
-    title = f"{len(runs)} runs compared" if many else runs[0].title
-    return document("run.html.j2", title, views=views, joint=joint_table(runs).filled() if many else None)
+    title, joint = runs[0].title, None
+    if len(runs) > 1:
+        title, joint = f"{len(runs)} runs compared", joint_table(runs).filled()
+    used: tuple[Any, ...] = (
+        arms_table, conditions, costs, facts, heat_maps, listed, pairs_table, per_class_table, recorded, texts, verdict, warnings,
+    )  # fmt: skip
+    values: dict[str, Any] = {one.__name__: one for one in used} | {"columns": COLUMNS, "bad_rows": BAD_ROWS}
+    return document("run.html.j2", title, runs=runs, joint=joint, figures=figures, **values)
 
 
 STYLE, SCRIPT = ("robust_tickets.report", "style.css"), ("robust_tickets.report", "script.js")
@@ -109,54 +113,7 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def _view(run: Run, key: str, level: str) -> dict[str, Any]:
-    """The template's values of one run."""
-    titles = run.attack_titles
-
-    def named(title: str, attack: str | None) -> str:
-        return title if attack is None or len(titles) == 1 else f"{title}: {titles[attack]}"
-
-    parts: list[dict[str, Any]] = [
-        {
-            "title": named("The numbers", attack),
-            "arms": arms_table(run, attack, key).filled(),
-            "conditions": conditions(run, attack) if attack else {},
-            "pairs": pairs_table(run, attack) if attack else None,
-        }
-        for attack in titles or (None,)
-    ]
-    shown = {column.key for part in parts for column in part["arms"].columns}
-    drawn = [(named("Clean against robust", attack), [figures.scatter(run, attack)]) for attack in titles]
-    drawn.append(("Accuracy against query budget", [figures.budget_curve(run, attack) for attack in titles]))
-    drawn.append(("How many queries it took", [figures.query_histogram(run)]))
-    f1 = [(arm.title, arm.evaluation.macro_f1) for arm in run.arms if arm.evaluation]
-    return {
-        "run": run,
-        "key": key,
-        "level": level,
-        "below": {"h1": "h2", "h2": "h3"}[level],
-        "facts": _facts(run),
-        "verdicts": [verdict(run, attack) for attack in titles],
-        "glances": {attack: figures.glance(run, attack) for attack in titles},
-        "costs": costs(run),
-        "warnings": warnings(run),
-        "numbers": parts,
-        "legend": [column for column in COLUMNS if column.key in shown],  # tooltips need a mouse
-        "per_class": per_class_table(run),
-        "macro_f1": f1,
-        "figures": [(title, some) for title, every in drawn if (some := list(filter(None, every)))],
-        "origins": any(arm.branch for arm in run.arms),
-        "layers": list(filter(None, (figures.layers(arm, i) for i, arm in enumerate(run.arms)))),
-        "kinds": {arm.ticket.kind for arm in run.arms if arm.ticket is not None},
-        "heat": list(filter(None, map(figures.heat, _searches(run)))),
-        "texts": _texts(run),
-        "left_out": listed(run.task.get("bad_rows")),
-        "bad_rows": BAD_ROWS,
-        "again": _again(run),
-    }
-
-
-def _facts(run: Run) -> str:
+def facts(run: Run) -> str:
     """A line on the task, the model, the attacked splits and the device."""
     rows = run.task.get("train_rows")
     splits = dict.fromkeys(attack.split for arm in run.arms for attack in arm.attacks)
@@ -171,8 +128,8 @@ def _facts(run: Run) -> str:
     return " · ".join(str(part) for part in parts if part)
 
 
-def _searches(run: Run) -> list[Arm]:
-    """One arm a search, titled by all arms that share it."""
+def heat_maps(run: Run) -> list[Markup | None]:
+    """The mask distances of each search, titled by all arms that share it."""
     found: list[Arm] = []
     for arm in run.arms:
         same = [i for i, other in enumerate(found) if arm.distances is not None and other.distances == arm.distances]
@@ -180,7 +137,7 @@ def _searches(run: Run) -> list[Arm]:
             found[same[0]] = replace(found[same[0]], title=f"{found[same[0]].title}, {arm.title}")
         else:
             found.append(arm)
-    return found
+    return list(map(figures.heat, found))
 
 
 # --- the attacked texts: all are in the page; the script shows them page by page
@@ -244,7 +201,7 @@ def cards(groups: Mapping[str, Iterable[Case]], most: int, size: int, unfolded: 
     return MACROS.cases(shown, len(arms) > 1, found[:unfolded], found[unfolded:]), len(found)
 
 
-def _texts(run: Run) -> dict[str, Any] | None:
+def texts(run: Run) -> dict[str, Any] | None:
     """The attacked texts of a run, with a sentence on those of each attack."""
     groups = {title: cases for key, title in run.attack_titles.items() if (cases := _cases(run, key))}
     if not groups:
@@ -294,7 +251,7 @@ def _notes(run: Run, example: ExampleOutcome) -> str:
 ELSEWHERE = ("ids", "curve", "folder", "lines")  # of a result, what the page shows otherwise
 
 
-def _again(run: Run) -> list[tuple[str, str]]:
+def recorded(run: Run) -> list[tuple[str, str]]:
     """Everything that determined the numbers, as JSON under titles."""
     peak = max((arm.cost["peak_memory_bytes"] for arm in run.arms if "peak_memory_bytes" in arm.cost), default=None)
     env = {key: value for key, value in run.env.items() if key != "command"}

@@ -50,9 +50,7 @@ class Claim:
         self, outcomes: Sequence[Outcome], folder: Path | None = None, flavour: Flavour = "corrected"
     ) -> tuple[Reading, Reading]:
         """The runs of both arms, without those that took part in choosing one."""
-        about: dict[str, Any] = {
-            name: getattr(self, name) for name in ("task", "metric", "attack", "split", "backbone")
-        }
+        about = {name: value for name, value in vars(self).items() if name not in ("arm", "other")}
         first, second = (
             read_runs(Wanted(arm=arm, flavour=flavour, **about), after_choice(arm, outcomes), folder)
             for arm in (self.arm, self.other)
@@ -160,11 +158,10 @@ def _alone(claim: Claim, margin: float, outcomes: Sequence[Outcome], folder: Pat
     first, second = sides = claim.sides(outcomes, folder, flavour)
     missing, notes = list[str](), list[str]()
     for one in sides:
-        chosen = (
-            f"seeds from {first_seed(one.name)} on, which took no part in choosing it" if first_seed(one.name) else ""
-        )
-        missing += [] if one.units else [f"{arm_title(one.name)}: {one.why}" + (f" with {chosen}" if chosen else "")]
-        notes += [f"{one.name}: {note}" for note in (*one.notes, *([f"here {chosen}"] if chosen else []))]
+        from_seed = first_seed(one.name)
+        chosen = [f"seeds from {from_seed} on, which took no part in choosing it"] if from_seed else []
+        missing += [] if one.units else [" with ".join([f"{arm_title(one.name)}: {one.why}", *chosen])]
+        notes += [f"{one.name}: {note}" for note in (*one.notes, *(f"here {words}" for words in chosen))]
     if not missing and first.examples != second.examples:
         missing = ["the two were attacked on different examples"]
     if not missing and first.way != second.way:
@@ -262,14 +259,15 @@ def goals(
     """Gain, other attacks, clean accuracy, cost, size. ``judged``: their family, where it is judged already."""
     given = fixed()["goals"]
     under = {one.claim.attack: one for one in (judge(given["family"], outcomes, folder) if judged is None else judged)}
-    better, words = {}, {}
+    better, words = dict[str, bool | None](), dict[str, str]()
     for name, one in under.items():
         found, least = one.comparison, given["gain"] if name == given["seen"] else 0.0
-        better[name] = (
-            found.different and found.difference > 0 and found.difference >= least if found and found.enough else None
-        )
-        here = HERE if found and qualified(found).endswith(HERE) else ""
-        words[name] = difference(found.difference, found.n, found.shown) + here if found else one.why
+        better[name], words[name] = None, one.why
+        if found is not None:
+            words[name] = difference(found.difference, found.n, found.shown) + HERE * qualified(found).endswith(HERE)
+            better[name] = (
+                found.different and found.difference >= least and found.difference > 0 if found.enough else None
+            )
     unseen = [better[name] for name in given["unseen"]]
     every = False if False in unseen else None if None in unseen else True
     others = "; ".join(f"{attack_title(name)}: {words[name]}" for name in given["unseen"])
@@ -282,26 +280,37 @@ def goals(
 
 def _measured(given: Mapping[str, Any], name: str, outcomes: Sequence[Outcome]) -> Goal:
     """A goal that is no claim: mean clean accuracy, seconds, or parameters, of the chosen arm beside another's."""
-    claim, asked = family(given["family"]).claims[0], given["asked"][name]
-    metric = {"clean": "clean", "cost": "seconds", "size": "total_millions"}[name]
-    about = {"attack": given["seen"], "split": claim.split} if name == "clean" else {"attack": "", "split": None}
-    other = given["cost_against"] if name == "cost" else given["against"]
-    sides = first, second = replace(claim, arm=given["arm"], other=other, metric=metric, **about).sides(outcomes)
-    missing = [f"{arm_title(one.name)}: {one.why}" for one in sides if not one.units]
-    if missing:
-        return Goal(name=name, asked=asked, reached=None, words="; ".join(missing))
-    a, b, n = first.mean, second.mean, (len(first.units), len(second.units))
-    if name == "clean":
-        shown = compare_runs(first, second, resamples=0).shown
-        reached = a - b >= -given["clean_below"] if min(n) >= FEWEST_RUNS else None
-        return Goal(name=name, asked=asked, reached=reached, words=difference(a - b, n, shown))
-    unit = "s" if name == "cost" else "M"
-    words = f"{a / b:.2f} times: {a:.1f} {unit} against {b:.1f} {unit}, means of {n[0]} and {n[1]} runs"
-    if name == "size":
-        return Goal(name=name, asked=asked, reached=a / b < given["size"], words=words)
-    codes = {one.inputs.get("code") for one in outcomes if one.unit.id in (*first.sources, *second.sources)}
-    words += ", each alone on the device" + (f", by {len(codes)} versions of the code" if len(codes) > 1 else "")
-    return Goal(name=name, asked=asked, reached=a / b <= given["cost"], words=words, few=min(n) < FEWEST_RUNS)
+    claim, clean = family(given["family"]).claims[0], name == "clean"
+    sides = first, second = replace(
+        claim,
+        arm=given["arm"],
+        other=given["cost_against" if name == "cost" else "against"],
+        metric={"clean": "clean", "cost": "seconds", "size": "total_millions"}[name],
+        attack=given["seen"] if clean else "",
+        split=claim.split if clean else None,
+    ).sides(outcomes)
+    few, reached = min(len(one.units) for one in sides) < FEWEST_RUNS, None
+    if missing := [f"{arm_title(one.name)}: {one.why}" for one in sides if not one.units]:
+        words = "; ".join(missing)
+    elif clean:
+        found = compare_runs(first, second, resamples=0)
+        reached = None if few else found.difference >= -given["clean_below"]
+        words = difference(found.difference, found.n, found.shown)
+    else:
+        (a, b), (m, n), unit = (first.mean, second.mean), (len(first.units), len(second.units)), "M"
+        reached, also = a / b < given["size"], ""
+        if name == "cost":
+            codes = {one.inputs.get("code") for one in outcomes if one.unit.id in (*first.sources, *second.sources)}
+            versions = f", by {len(codes)} versions of the code" if len(codes) > 1 else ""
+            reached, unit, also = a / b <= given["cost"], "s", f", each alone on the device{versions}"
+        words = f"{a / b:.2f} times: {a:.1f} {unit} against {b:.1f} {unit}, means of {m} and {n} runs{also}"
+    return Goal(
+        name=name,
+        asked=given["asked"][name],
+        reached=reached,
+        words=words,
+        few=few and name == "cost" and reached is not None,
+    )
 
 
 # --- differences that papers print
@@ -327,17 +336,13 @@ class Printed:
 def printed(claim: Claim, outcomes: Sequence[Outcome]) -> Printed | None:
     """Of the first table that prints both arms under the attack that the claim's stands for."""
     asked = attack_of(claim.task, claim.attack).stands_for
+    key = (claim.task, claim.backbone, claim.metric, asked)
     for one in published.tables() if asked else ():
-        there = {
-            row.arm: row.name
-            for row in rows(one.id)
-            if claim.task in row.tasks and row.backbone == claim.backbone and row.x is None
-        }
-        key = (claim.task, claim.backbone, claim.metric, asked)
         cells = {c.row: c for c in published.cells(one.id) if (c.task, c.backbone, c.metric, c.attack) == key}
-        names = [there.get(arm) or there.get(arms()[arm].beside, "") for arm in (claim.arm, claim.other)]
-        if all(name in cells for name in names):
-            first, second = (cells[name] for name in names)
+        own = [row for row in rows(one.id) if claim.task in row.tasks and row.backbone == claim.backbone]
+        there = {row.arm: cells[row.name] for row in own if row.x is None and row.name in cells}
+        first, second = (there.get(arm) or there.get(arms()[arm].beside) for arm in (claim.arm, claim.other))
+        if first and second:
             runs, (ours, theirs) = (first.runs, second.runs), (side.values for side in claim.sides(outcomes))
             enough = min(len(ours), len(theirs)) >= FEWEST_RUNS
             prediction = predicted_difference(ours, theirs, further=runs) if enough else None
