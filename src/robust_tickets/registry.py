@@ -71,6 +71,8 @@ class Registry:
                 text = found.__doc__ or sys.modules[found.__module__].__doc__ or ""
             except TicketsError:  # listing names works without it
                 return ""
+        elif (table := _table(self.package)) is not None:
+            text = table[name].__doc__ or ""
         else:
             text = files(self.package).joinpath(f"{name}.py").read_text("utf-8").partition('"""')[2].partition('"""')[0]
         return " ".join(text.partition("\n\n")[0].split())

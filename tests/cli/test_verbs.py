@@ -92,9 +92,9 @@ def test_an_interrupt_exits_130_and_says_how_to_go_on(
     def interrupted() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("robust_tickets.methods", interrupted)
+    monkeypatch.setattr("robust_tickets.tasks", interrupted)
     with pytest.raises(SystemExit) as end:
-        main(["ls", "methods", *(["--json"] if as_json else [])])
+        main(["ls", "tasks", *(["--json"] if as_json else [])])
     said = capsys.readouterr()
     assert end.value.code == 130
     assert "same command" in said.err

@@ -27,6 +27,8 @@ from robust_tickets.resources.words import STOPWORDS
 
 @dataclass(frozen=True)
 class NoRepeat(WordConstraint):
+    """Each word changes at most once."""
+
     def allowed(self, example: ExampleState, text: Text) -> set[int]:
         return set(range(len(text))) - text.modified
 

@@ -66,6 +66,8 @@ class CharacterEdit(Transformation):
 
 @dataclass(frozen=True)
 class Homoglyphs(Transformation):
+    """A character replaced by one that looks like it."""
+
     def replacements(self, example: ExampleState, text: Text, index: int) -> Sequence[str]:
         word = text.words[index]
         if len(word) > LONGEST:
@@ -82,6 +84,8 @@ class Homoglyphs(Transformation):
 
 @dataclass(frozen=True)
 class NearestWords(Transformation):
+    """The ``count`` nearest words by their vectors, in the case of the word."""
+
     vectors: Vectors | WordLists = resource()
     count: int = setting(50, at_least=1)
 
@@ -99,6 +103,8 @@ class NearestWords(Transformation):
 
 @dataclass(frozen=True)
 class Synonyms(Transformation):
+    """WordNet's synonyms of the word."""
+
     def replacements(self, example: ExampleState, text: Text, index: int) -> Sequence[str]:
         return wordnet.synonyms(text.words[index])
 

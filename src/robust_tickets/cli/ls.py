@@ -21,7 +21,9 @@ from robust_tickets.stages import COMMAND, RunFolder, command_of
 if TYPE_CHECKING:
     from robust_tickets.reproduce.arms import Arm
 
-Kind = Literal["methods", "adversaries", "attacks", "backbones", "tasks", "recipes", "arms", "runs"]
+Kind = Literal[
+    "methods", "adversaries", "attacks", "constraints", "transforms", "backbones", "tasks", "recipes", "arms", "runs"
+]
 
 
 def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) -> Answer:  # noqa: B008
@@ -41,7 +43,8 @@ def ls(kind: Kind, *, folder: Path = Path("runs"), common: Common = Common()) ->
         if not found:
             say(f"no runs in {folder}" if folder.is_dir() else f"no folder {folder}: `tickets run` makes it")
     else:
-        found = sorted(_arms()) if kind == "arms" else list(getattr(robust_tickets, kind)())
+        names = REGISTRIES[kind].names if kind in REGISTRIES else getattr(robust_tickets, kind, _arms)
+        found = sorted(names())
         wide = max(map(len, found), default=0)
         lines = [f"{name:<{wide}}  {_about(kind, name)}".rstrip() for name in found]
     if kind == "recipes":
