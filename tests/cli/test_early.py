@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from calling import tickets
+from calling import Capture, tickets
 from fake_run import make_run
 
 # Notes of every line whether torch was loaded by then.
@@ -68,14 +68,6 @@ def test_a_line_comes_before_torch(verb: str, three_classes: Path, tmp_path: Pat
     assert lines[-1][1], "the verb went on to load it"
 
 
-def test_json_and_quiet_are_as_they_were(model_folder: Path, three_classes: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "from robust_tickets.cli.main import main; main()"]
-    command += verbs(three_classes, str(model_folder), tmp_path)["predict"]
-    done = subprocess.run([*command, "--json", "--quiet"], capture_output=True, text=True, timeout=120)
-    assert json.loads(done.stdout)["rows"] == 300
-    assert "loading" not in done.stderr
-
-
 @pytest.fixture
 def soon() -> Iterator[None]:
     """An end to what would wait for ever, or for minutes."""
@@ -85,7 +77,7 @@ def soon() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("soon")
-def test_a_pipe_is_no_file_of_a_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_a_pipe_is_no_file_of_a_run(capsys: Capture, tmp_path: Path) -> None:
     for name in ("config.json", "arms.json"):
         run = make_run(tmp_path / name, n=4)
         (run / name).unlink()

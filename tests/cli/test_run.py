@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from calling import sets, tickets
+from calling import Capture, called, sets, tickets
 from robust_tickets.attack.greedy import GreedySearch
-from robust_tickets.cli.main import main
 from robust_tickets.data import diagnostics
 from robust_tickets.data.diagnostics import LISTED, SHOWN, announce, write_bad_rows
 from robust_tickets.data.task import BadRow, Task
@@ -27,10 +26,10 @@ SAME = (".safetensors", "config.json", "ticket.json", "trace.jsonl", "examples.j
 
 
 def test_a_csv_with_three_string_labels_goes_through_without_python(
-    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+    capsys: Capture, three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     said = tickets(
-        capsys, "run", "earlyrobust", "--set", f"task={three_classes}", "--set", f"model={model_folder}", *SMALL,
+        capsys, "run", "earlyrobust", *sets(f"task={three_classes}", f"model={model_folder}"), *SMALL,
         "--out", str(tmp_path / "r"),
     )  # fmt: skip
     run = Path(said["run"])
@@ -54,11 +53,9 @@ def test_a_csv_with_three_string_labels_goes_through_without_python(
         assert not (run / arm["train"] / "checkpoint").exists()
 
 
-def test_a_csv_with_pairs_goes_through(
-    capsys: pytest.CaptureFixture[str], pairs: Path, model_folder: Path, tmp_path: Path
-) -> None:
+def test_a_csv_with_pairs_goes_through(capsys: Capture, pairs: Path, model_folder: Path, tmp_path: Path) -> None:
     said = tickets(
-        capsys, "run", "random", "--set", f"task={pairs}", "--set", f"model={model_folder}", *SMALL[:-2], "--set", "arms=random",
+        capsys, "run", "random", *sets(f"task={pairs}", f"model={model_folder}"), *SMALL[:-2], "--set", "arms=random",
         "--out", str(tmp_path / "r"),
     )  # fmt: skip
     arms = json.loads((Path(said["run"]) / "arms.json").read_text())
@@ -68,9 +65,9 @@ def test_a_csv_with_pairs_goes_through(
 
 
 def test_the_same_recipe_twice_gives_the_same_hashes_and_a_second_call_finds_it_done(
-    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+    capsys: Capture, three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
-    arguments = ["run", "earlyrobust", "--set", f"task={three_classes}", "--set", f"model={model_folder}", *SMALL]
+    arguments = ["run", "earlyrobust", *sets(f"task={three_classes}", f"model={model_folder}"), *SMALL]
     runs = [Path(tickets(capsys, *arguments, "--out", str(tmp_path / name))["run"]) for name in ("one", "two")]
     files = [json.loads((run / "manifest.json").read_text())["files"] for run in runs]
     for name in files[0]:
@@ -104,18 +101,15 @@ def test_the_same_recipe_twice_gives_the_same_hashes_and_a_second_call_finds_it_
         "frobnicate",
     ],
 )
-def test_bad_input_exits_2_with_words_and_no_traceback(capsys: pytest.CaptureFixture[str], arguments: str) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(arguments.split())
-    said = capsys.readouterr()
-    assert (end.value.code, said.out) == (2, "")
-    assert "error:" in said.err
-    assert "what to do" in said.err
-    assert "Traceback" not in said.err
+def test_bad_input_exits_2_with_words_and_no_traceback(capsys: Capture, arguments: str) -> None:
+    out, err = called(capsys, *arguments.split(), code=2)
+    assert out == ""
+    assert "error:" in err
+    assert "Traceback" not in err
 
 
 def test_a_folder_used_again_for_other_work_shows_only_the_new_work(
-    capsys: pytest.CaptureFixture[str], three_classes: Path, pairs: Path, model_folder: Path, tmp_path: Path
+    capsys: Capture, three_classes: Path, pairs: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     common = ["--set", f"model={model_folder}", *SMALL[:-2], "--out", str(tmp_path / "r")]
     first = tickets(capsys, "run", "finetune", "--set", f"task={three_classes}", *common)
@@ -123,15 +117,10 @@ def test_a_folder_used_again_for_other_work_shows_only_the_new_work(
     tickets(capsys, "run", "finetune", "--set", f"task={pairs}", *common)
     manifest = json.loads((tmp_path / "r" / "manifest.json").read_text())["files"]
     assert not any(name.startswith(train) for name in manifest)
-    assert (
-        "other, same" in (tmp_path / "r" / "report.html").read_text()
-        or "pairs" in (tmp_path / "r" / "report.html").read_text()
-    )
+    assert "pairs" in (tmp_path / "r" / "report.html").read_text()
 
 
-def test_any_bad_row_stops_a_strict_run(
-    capsys: pytest.CaptureFixture[str], three_classes: Path, tmp_path: Path
-) -> None:
+def test_any_bad_row_stops_a_strict_run(capsys: Capture, three_classes: Path, tmp_path: Path) -> None:
     with open(three_classes, "a", encoding="utf-8") as stream:
         stream.write(",good\n")
     tickets(
@@ -141,11 +130,11 @@ def test_any_bad_row_stops_a_strict_run(
 
 
 def test_a_run_names_its_models_and_stands_for_them(
-    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+    capsys: Capture, three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "r"
     said = tickets(
-        capsys, "run", "random", "--set", f"task={three_classes}", "--set", f"model={model_folder}", "--set", "attack=none",
+        capsys, "run", "random", *sets(f"task={three_classes}", f"model={model_folder}"), "--set", "attack=none",
         "--set", "train.epochs=1", "--set", "max_length=32", "--out", str(out),
     )  # fmt: skip
     assert set(said["models"]) == {"random", "finetune"}
@@ -183,12 +172,12 @@ like = "found"
 
 
 def test_branches_share_one_search_and_say_what_they_are(
-    capsys: pytest.CaptureFixture[str], three_classes: Path, pairs: Path, model_folder: Path, tmp_path: Path
+    capsys: Capture, three_classes: Path, pairs: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     recipe = tmp_path / "branches.toml"
     recipe.write_text(BRANCHES + f'[arms.elsewhere]\nsearched_on = {{task = "{pairs}"}}\n')
     common = [
-        "run", str(recipe), "--set", f"task={three_classes}", "--set", f"model={model_folder}", "--set", "attack=none",
+        "run", str(recipe), *sets(f"task={three_classes}", f"model={model_folder}"), "--set", "attack=none",
         "--set", "max_length=32", "--set", "max_test_rows=20",
     ]  # fmt: skip
     said = tickets(capsys, *common, "--out", str(tmp_path / "r"))
@@ -230,7 +219,7 @@ def test_branches_share_one_search_and_say_what_they_are(
 
 
 def test_failed_examples_of_an_arm_end_the_run_with_3_and_are_attacked_again(
-    capsys: pytest.CaptureFixture[str],
+    capsys: Capture,
     three_classes: Path,
     model_folder: Path,
     tmp_path: Path,
@@ -246,7 +235,7 @@ def test_failed_examples_of_an_arm_end_the_run_with_3_and_are_attacked_again(
 
     plain, whole = GreedySearch.attack, False
     monkeypatch.setattr(GreedySearch, "attack", fails)
-    arguments = ["run", "earlyrobust", "--set", f"task={three_classes}", "--set", f"model={model_folder}", *SMALL]
+    arguments = ["run", "earlyrobust", *sets(f"task={three_classes}", f"model={model_folder}"), *SMALL]
     arguments += ["--out", str(tmp_path / "r")]
     arms = {arm["name"]: next(iter(arm["attacks"].values())) for arm in tickets(capsys, *arguments, code=3)["arms"]}
     assert sorted(arm["errors"] for arm in arms.values()) == [0, 4]
@@ -262,17 +251,8 @@ def test_failed_examples_of_an_arm_end_the_run_with_3_and_are_attacked_again(
     assert len(calls) == 4
 
 
-def _run(capsys: pytest.CaptureFixture[str], *settings: str, out: Path) -> dict[str, Any]:
-    arguments = [part for setting in settings for part in ("--set", setting)]
-    with pytest.raises(SystemExit) as end:
-        main(["run", "demo", *arguments, "--out", str(out), "--json"])
-    told = capsys.readouterr()
-    assert end.value.code == 0, told.err
-    return dict(json.loads(told.out))
-
-
 def test_the_demos_fourth_arm_on_a_csv(
-    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+    capsys: Capture, three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     settings = [
         f"task={three_classes}",
@@ -281,7 +261,7 @@ def test_the_demos_fourth_arm_on_a_csv(
         "max_length=32",
         "arms=earlyrobust,synonymswap",
     ]
-    _run(capsys, *settings, out=tmp_path / "r")
+    tickets(capsys, "run", "demo", *sets(*settings), "--out", str(tmp_path / "r"))
     one, other = json.loads((tmp_path / "r" / "arms.json").read_text())["arms"]
     assert one["search"] == other["search"]
     assert one["train"] != other["train"]
@@ -297,7 +277,7 @@ def test_the_demos_fourth_arm_on_a_csv(
 
 
 def test_another_content_under_the_same_name_is_another_stage(
-    capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+    capsys: Capture, three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:
     lists = tmp_path / "lists.json"
     settings = [f"task={three_classes}", f"model={model_folder}", "attack=none", "max_length=32", "arms=synonymswap"]
@@ -305,7 +285,7 @@ def test_another_content_under_the_same_name_is_another_stage(
     trained = []
     for near in ("movie", "story", "movie"):
         lists.write_text(json.dumps({"film": [near]}))
-        _run(capsys, *settings, out=tmp_path / "r")
+        tickets(capsys, "run", "demo", *sets(*settings), "--out", str(tmp_path / "r"))
         trained.append(json.loads((tmp_path / "r" / "arms.json").read_text())["arms"][0]["train"])
     assert trained[0] == trained[2] != trained[1]
 
@@ -318,29 +298,22 @@ def test_another_content_under_the_same_name_is_another_stage(
     ],
 )  # fmt: skip
 def test_words_that_are_not_there_are_missed_before_anything_is_searched(
-    settings: list[str], key: str, capsys: pytest.CaptureFixture[str], three_classes: Path, model_folder: Path, tmp_path: Path
+    settings: list[str], key: str, capsys: Capture, three_classes: Path, model_folder: Path, tmp_path: Path
 ) -> None:  # fmt: skip
     given = [f"task={three_classes}", f"model={model_folder}", "max_length=32", *settings]
-    with pytest.raises(SystemExit) as end:
-        main(["run", "demo", *(part for one in given for part in ("--set", one)), "--out", str(tmp_path / "r")])
-    assert end.value.code == 2
-    assert key in capsys.readouterr().err
+    assert key in called(capsys, "run", "demo", *sets(*given), "--out", str(tmp_path / "r"), code=2)[1]
     assert not (tmp_path / "r").exists()
 
 
 RECIPE = '[train]\nepochs = 1\nmax_steps = 1\nevaluate = "never"\n[arms.whole]\n'
-Capture = pytest.CaptureFixture[str]
 
 
 def run(capsys: Capture, out: Path, data: Path, model: Path) -> str:
+    """What is printed by a run of one arm."""
     recipe = out.with_suffix(".toml")
     recipe.write_text(f'title = "One"\n{RECIPE}')
-    sets = [part for setting in (f"task={data}", f"model={model}", "max_length=32") for part in ("--set", setting)]
-    with pytest.raises(SystemExit) as end:
-        main(["run", str(recipe), *sets, "--out", str(out)])
-    said = capsys.readouterr()
-    assert end.value.code == 0, said.err
-    return said.err + said.out
+    given = sets(f"task={data}", f"model={model}", "max_length=32")
+    return "".join(called(capsys, "run", str(recipe), *given, "--out", str(out)))
 
 
 def test_a_run_lists_them(capsys: Capture, three_classes: Path, model_folder: Path, tmp_path: Path) -> None:

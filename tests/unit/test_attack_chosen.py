@@ -9,12 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from robust_tickets import registry as registry_
-from robust_tickets.attack.examples import by_class, how, rows_of, short_of
-from robust_tickets.attack.options import AttackOptions
+from robust_tickets.attack.examples import by_class
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.cli.doctor import EXTRAS
@@ -33,17 +30,6 @@ CLF = Classifier.wrap(
 def split(*counts: int) -> Split:
     labels = [label for label, count in enumerate(counts) for _ in range(count)]
     return Split.of([f"a {'good' if label else 'bad'} film {i}" for i, label in enumerate(labels)], labels)
-
-
-@given(st.lists(st.integers(0, 8), min_size=2, max_size=4).filter(any), st.integers(0, 20), st.integers(0, 3))
-def test_what_is_called_balanced_is_even_and_what_is_called_all_is_all(sizes: list[int], n: int, seed: int) -> None:
-    rows = split(*sizes)
-    chosen = rows_of(rows, AttackOptions(n=n, seed=seed), len(sizes))
-    counts = by_class(rows.labels[chosen], len(sizes))
-    said = how("balanced", seed, [f"c{i}" for i in range(len(sizes))], counts, len(rows))
-    assert said.startswith(f"all {len(rows)} rows") == (len(chosen) == len(rows))
-    assert all(f"c{i} {count}" in said for i, count in enumerate(counts))
-    assert bool(short_of(n, len(chosen))) == (n > len(rows))
 
 
 def test_labels_that_are_no_class_are_not_counted() -> None:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from attacking import toy_victim
+from calling import Capture
 from robust_tickets.attack.flags import CODES, flags_of
 from robust_tickets.attack.options import AttackOptions
 from robust_tickets.attack.recipes.pwws import PWWS
@@ -137,7 +138,7 @@ def test_texts_seen_in_training_are_counted() -> None:
 
 
 @pytest.mark.parametrize("family", ["bert", "roberta"])
-def test_texts_that_are_cut_are_counted(family: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_texts_that_are_cut_are_counted(family: str, capsys: Capture) -> None:
     """A text that fills the length is read to its end; both texts of a pair count. No text is put to the victim for it."""
     clf = tiny_classifier(family, max_length=8)
     full, long = ("a good film is a movie", "a good film is a movie story")  # with two special tokens 8, and one more
@@ -203,7 +204,7 @@ def test_a_victim_that_was_turned_reads_its_texts() -> None:
 
 
 @pytest.mark.parametrize("values", [np.linspace(0, 1, 50), (0.0, 1.0), (0.3, 0.7)])
-def test_a_victim_that_draws_at_random_is_told(capsys: pytest.CaptureFixture[str], values: Any) -> None:
+def test_a_victim_that_draws_at_random_is_told(capsys: Capture, values: Any) -> None:
     """Also where it is equally sure of every answer, as one that gives a class and no probability."""
     drawn = np.random.default_rng(0)
     split = Split.of([f"a good film {i}" for i in range(8)], [i % 2 for i in range(8)])

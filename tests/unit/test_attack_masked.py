@@ -14,7 +14,7 @@ from refusing import refused
 from robust_tickets.attack.example import Fill
 from robust_tickets.attack.services import MASKED_NOISE, Masked
 from robust_tickets.attack.text import Text
-from robust_tickets.attack.transforms import MaskedWord, UnmaskedWords
+from robust_tickets.attack.transforms import UnmaskedWords
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources.masked_lm import MaskedModel
 from tiny import save_encoder, tiny_model, tiny_tokenizer
@@ -43,26 +43,6 @@ def test_a_batch_answers_as_each_text_alone_would(language: MaskedModel) -> None
         assert np.array_equal(filled.ids, best[:, :7].numpy())
         assert np.abs(filled.gaps - (scores[:, :7] - scores[:, 1:8]).numpy()).max() < MASKED_NOISE
     assert together[0] is together[-1]  # asked twice in a round, run once
-
-
-def test_one_token_is_answered_for_among_some_words(language: MaskedModel) -> None:
-    among = language.whole_words
-    masked = f"a good {language.mask}"
-    (filled,) = Masked(language, 5, among).answer([Fill(masked, at=3)])
-    logits = language.logits([language.encode(masked)], 5)[0, 3].numpy()
-    assert filled.ids.tolist() == [among[np.argsort(-logits[among])[:5]].tolist()]
-    everything = Masked(language, 10**6, among)
-    (filled,) = everything.answer([Fill(masked, at=3)])
-    assert sorted(filled.ids[0]) == sorted(among)
-    assert filled.gaps[0, -1] == np.inf  # nothing is left out, so nothing is in doubt
-
-
-def test_padding_is_answered_for_where_it_is_asked_for(language: MaskedModel) -> None:
-    """TextAttack pads to 512 and may look behind the text's end; what stands there does not depend on how much padding there is."""
-    short, longer = (Masked(language, 4).answer([Fill("good film", rows=rows)])[0] for rows in (7, 20))
-    assert (len(short.ids), len(longer.ids)) == (7, 20)
-    assert np.array_equal(short.ids, longer.ids[:7])
-    assert np.array_equal(short.ids[:4], Masked(language, 4).answer([Fill("good film")])[0].ids)
 
 
 def test_a_batch_too_large_is_halved(language: MaskedModel, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,19 +113,6 @@ def test_scores_too_near_for_a_batch_are_settled_alone(language: MaskedModel, mo
     assert [question.alone for question in asked] == [False]  # one token: which of the six comes first does not matter
     ask(UnmaskedWords(language, 6).replacements(example_of(text.columns)[0], text, 2), service, asked)
     assert [question.alone for question in asked] == [False, False, True]
-
-
-def test_what_lies_behind_the_last_token_is_left_alone(language: MaskedModel) -> None:
-    text = Text.of("a good film " * 40)
-    game, service, asked = example_of(text.columns)[0], Masked(language, 6), list[Fill]()
-    part = UnmaskedWords(language, 6)
-    found = [bool(ask(part.replacements(game, text, index), service, asked)) for index in (61, 60, 100, 62, 63)]
-    # 64 tokens: [CLS], 62 words, [SEP]
-    assert found == [True, True, False, False, False]
-    assert [ask(MaskedWord(language, 6).replacements(game, text, index), service) != [] for index in (61, 62)] == [
-        True,
-        False,
-    ]
 
 
 @pytest.mark.parametrize("family", ["electra", "distilbert"])

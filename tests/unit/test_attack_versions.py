@@ -20,10 +20,7 @@ from hypothesis import strategies as st
 from attacking import example_of
 from refusing import refused
 from robust_tickets.attack import textattack_compat
-from robust_tickets.attack.components import WordConstraint
 from robust_tickets.attack.constraints import KeepColumn
-from robust_tickets.attack.example import ExampleState
-from robust_tickets.attack.greedy import DropScore, GreedySearch, ranked
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.attack.services import Filled
@@ -33,7 +30,6 @@ from robust_tickets.attack.transforms import MaskedWord
 from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.resources.words import STOPWORDS
 
 ROOT = Path(__file__).resolve().parents[2]
 VERSIONS = ("0.3.0", "0.3.4", "0.3.10", "0.3.11")
@@ -97,12 +93,6 @@ def test_golden_texts_tell_the_versions_apart(
     assert any(differs(case) for case in answers["cases"])
 
 
-def test_words_with_endings() -> None:
-    said = "'fine' film- (well-made*) _x_ @a"
-    assert Text.of(said).words == ("fine", "film", "well-made", "x", "a")
-    assert Text.of(said, rules_of("0.3.10")).words == ("fine'", "film-", "well-made*", "x_", "a")
-
-
 def test_a_word_found_inside_the_mark_breaks_the_columns() -> None:
     pair = ("A man sleeps.", "I am awake")
     for version in ("0.3.0", "0.3.4", "0.3.10"):
@@ -127,23 +117,6 @@ def test_a_broken_pair_has_no_premise_to_keep() -> None:
     assert keep.allowed(example, text.replace(3, "You")) == set(range(7))
 
 
-def test_a_window_that_starts_inside_an_earlier_word() -> None:
-    said = "banana an apple"
-    assert Text.of(said).window(1, 1) == Text.of(said, rules_of("0.3.4")).window(1, 1) == "an"
-    assert Text.of(said, rules_of("0.3.0")).window(1, 2) == "ban"  # to the end of the "an" inside banana
-
-
-def test_windows_are_searched_in_lower_case() -> None:
-    said = "İstanbul is far"  # its lower case is one character longer
-    assert Text.of(said).window(1, 1) == "is"
-    assert Text.of(said, rules_of("0.3.11")).window(1, 1) == "s "
-
-
-def test_a_replacement_without_a_word_may_stick_to_the_word_before() -> None:
-    assert Text.of("a b c", rules_of("0.3.10")).replace(1, "-").words == ("a-", "c")
-    assert Text.of("a b c").replace(1, "-").words == ("a", "c")
-
-
 def test_own_rules_keep_a_run_of_chinese_as_one_word() -> None:
     assert Text.of("我来到北京 today").words == ("我来到北京", "today")
 
@@ -162,17 +135,6 @@ def test_chinese_is_cut_into_pieces_which_joined_are_the_text(no_jieba: None) ->
     text = "我喜欢这个城市 and don't you?"
     assert textattack_compat.cut(text)[:4] == ["我", "喜欢", "这个", "城市"]
     assert "".join(textattack_compat.cut(text)) == text
-
-
-def test_what_jieba_warns_of_while_it_is_imported_is_not_the_users_business(
-    no_jieba: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "jieba.py").write_text(
-        "import warnings\nwarnings.warn('pkg_resources is deprecated')\nsetLogLevel = print\n"
-        "class Tokenizer:\n    def initialize(self): pass\n    def cut(self, text): return list(text)\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-    assert textattack_compat.cut("城市") == ["城", "市"]
 
 
 def test_chinese_without_jieba_is_a_clear_error(no_jieba: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,16 +184,6 @@ def test_the_short_way_is_the_long_way(columns: tuple[str, ...], version: str, e
         long = dataclasses.replace(text, astray=True)
 
 
-def test_old_versions_rank_every_word() -> None:
-    class Even(WordConstraint):
-        def allowed(self, game: ExampleState, text: Text) -> set[int]:
-            return set(range(0, len(text), 2))
-
-    search = GreedySearch(title="", ranking=DropScore(), transformations=(), modifiable=(Even(),))
-    for rules, expected in ((OWN, [0, 2, 4]), (rules_of("0.3.10"), [0, 2, 4]), (rules_of("0.3.4"), [0, 1, 2, 3, 4])):
-        assert ranked(example_of("a b c d e", rules=rules)[0], search) == expected
-
-
 def test_old_versions_cut_a_mask_at_the_ends_of_the_text() -> None:
     class Language:
         mask = "[MASK]"
@@ -259,18 +211,6 @@ def test_old_versions_cut_a_mask_at_the_ends_of_the_text() -> None:
     old = Text.of(said, rules_of("0.3.4"))
     assert [asked(old, index) for index in range(3)] == [[], ["good", "ly", "1234"], []]
     assert seen == ["MASK] fine film", "a [MASK] film", "a fine [MASK"]
-
-
-def test_stop_word_lists() -> None:
-    assert (len(STOPWORDS["nltk-179"]), len(STOPWORDS["nltk-198"])) == (179, 198)
-    assert STOPWORDS["nltk-179"] < STOPWORDS["nltk-198"]
-    assert {version: rules_of(version).stopwords for version in VERSIONS} == {
-        "0.3.0": "nltk-179",
-        "0.3.4": "nltk-179",
-        "0.3.10": "nltk-179",
-        "0.3.11": "nltk-198",
-    }
-    assert np.all([rules.name == name for name, rules in PROFILES.items()])
 
 
 def test_an_attack_that_ends_with_broken_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

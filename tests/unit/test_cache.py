@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 import robust_tickets as rt
+from calling import Capture
 from robust_tickets import cache
-from robust_tickets.attack.tables import write_table
 from robust_tickets.data.arrow_tables import token_table
 from robust_tickets.data.mlm import blocks_of, find_corpus
 from robust_tickets.errors import TicketsError
@@ -63,9 +63,7 @@ def test_it_follows_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert cache.cache_folder().is_dir()
 
 
-def test_one_that_cannot_be_written_stops_no_attack(
-    shut: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_that_cannot_be_written_stops_no_attack(shut: Path, tmp_path: Path, capsys: Capture) -> None:
     """One warning, however many tables are made."""
 
     def asked(texts: list[str]) -> np.ndarray:
@@ -83,8 +81,20 @@ def test_one_that_cannot_be_written_stops_no_attack(
     )
 
 
-def test_what_stood_for_it_goes_with_the_process(shut: Path, tmp_path: Path) -> None:
-    code = "from robust_tickets.cache import cache_folder\n(cache_folder('a') / 'b').write_text('c')\nprint(cache_folder('a'))"
+ALONE = "(cache_folder('a') / 'b').write_text('c')"
+FORKED = f"""
+{ALONE}
+child = os.fork()
+if not child:
+    sys.exit()
+os.waitpid(child, 0)
+assert (cache_folder('a') / 'b').read_text() == 'c'
+"""
+
+
+@pytest.mark.parametrize("code", [ALONE, FORKED])
+def test_what_stood_for_it_goes_with_the_process_that_made_it(code: str, shut: Path, tmp_path: Path) -> None:
+    code = f"import os, sys\nfrom robust_tickets.cache import cache_folder\n{code}\nprint(cache_folder('a'))"
     done = subprocess.run(
         [sys.executable, "-c", code],
         capture_output=True,
@@ -93,23 +103,6 @@ def test_what_stood_for_it_goes_with_the_process(shut: Path, tmp_path: Path) -> 
         env={**os.environ, "TMPDIR": str(tmp_path)},
     )
     assert done.stdout.startswith(f"{tmp_path}/robust-tickets-")
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_process_that_ends_first_leaves_it(shut: Path, tmp_path: Path) -> None:
-    code = (
-        "import os, sys\nfrom robust_tickets.cache import cache_folder\nkept = cache_folder('a') / 'b'\nkept.write_text('c')\n"
-        "child = os.fork()\nif not child:\n    sys.exit()\nos.waitpid(child, 0)\nprint(kept.read_text())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    assert done.stdout == "c\n"
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
@@ -126,7 +119,7 @@ def test_without_a_place_for_temporary_files_it_is_said_what_to_set(
 
 
 def test_what_lies_in_one_that_can_only_be_read_is_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     kept, data, words = tmp_path / "cache", tmp_path / "reviews.csv", tmp_path / "words.vec"
     monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(kept))
@@ -180,7 +173,7 @@ def test_what_is_damaged_in_one_that_can_only_be_read_is_made_elsewhere(
 
 
 def test_a_flipped_bit_costs_a_warning_and_changes_no_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
     """In any file of the cache: rows, blocks, tokens, vectors and the reports beside them."""
     kept, data, tokenizer = tmp_path / "cache", tmp_path / "reviews.csv", tiny_tokenizer(tiny_config())
@@ -218,50 +211,6 @@ def test_a_flipped_bit_costs_a_warning_and_changes_no_row(
             assert made() == first, (path, bit)
             assert capsys.readouterr().err.count("warning: ") == 1
             assert path.read_bytes() == whole
-
-
-@pytest.mark.parametrize("report", ["{}", "[]", '{"rows": 1}', "{", ""])
-def test_a_damaged_report_stops_no_command(
-    report: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "reviews.csv").write_text(ROWS)
-    rows = [example.texts for example in rt.load_task(tmp_path / "reviews.csv").train]
-    (written,) = (tmp_path / "cache").glob("data/*.json")
-    written.write_text(report)
-    assert [example.texts for example in rt.load_task(tmp_path / "reviews.csv").train] == rows
-    assert capsys.readouterr().err.count("warning: ") == 1
-
-
-KILLED = """
-import os, sys
-import robust_tickets as rt
-from robust_tickets.attack import tables
-from robust_tickets.data.readers import CsvRows
-
-def cut(*_):
-    os._exit(9)
-    yield
-
-if sys.argv[1] == "convert":
-    CsvRows.records = cut
-    rt.load_task("reviews.csv")
-tables.write_table(cut(), ["text"], "found.parquet")
-"""
-
-
-@pytest.mark.parametrize("what", ["convert", "table"])
-def test_what_a_killed_process_left_half_written_is_swept(
-    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("ROBUST_TICKETS_CACHE", str(tmp_path / "cache"))
-    monkeypatch.chdir(tmp_path)
-    Path("reviews.csv").write_text(ROWS)
-    assert subprocess.run([sys.executable, "-c", KILLED, what], check=False).returncode == 9
-    assert len(list(tmp_path.rglob(".*.part"))) == 1
-    rt.load_task("reviews.csv")
-    write_table([], ["text"], "found.parquet")
-    assert list(tmp_path.rglob(".*.part")) == []
 
 
 def test_a_home_that_may_not_be_looked_into_has_no_resources(monkeypatch: pytest.MonkeyPatch) -> None:

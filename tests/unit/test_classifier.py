@@ -82,12 +82,6 @@ def test_surrogates() -> None:
     assert clean("\x00é\U0001f600") == "\x00é\U0001f600"
 
 
-@pytest.mark.parametrize("text", [3, None, (), ("a", "b", "c"), ("a", 1), {"text": "a"}, b"a"])
-def test_what_is_no_text_is_refused(text: Any) -> None:
-    with refused("text.columns"):
-        CLF.logits([text])
-
-
 @given(st.lists(st.integers(1, 50), max_size=40), st.integers(1, 200))
 def test_batches_cover_all_and_stay_within_the_budget(sizes: list[int], budget: int) -> None:
     batches = list(batches_by_size(sizes, budget))

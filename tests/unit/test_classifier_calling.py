@@ -188,20 +188,6 @@ def test_a_pipeline_takes_pairs(folder: Path) -> None:
         np.testing.assert_allclose(piped.predict(pairs)[1], wanted, atol=1e-5)
 
 
-def test_an_attack_on_a_pipeline_is_that_on_its_model_and_resumes(folder: Path, tmp_path: Path) -> None:
-    split = Split.of(TEXTS, [1, 0, 1, 0, 0])
-    own = PWWS()(Classifier.from_pretrained(folder), split, n=0)
-
-    def told(result: Any) -> Any:
-        return [(e.status, e.queries, e.perturbed) for e in result.examples()]
-
-    for place in ("a", "a"):  # the second finds it done
-        piped = PWWS()(
-            Classifier.wrap(pipe(folder, top_k=None), labels=["bad", "good"]), split, n=0, folder=tmp_path / place
-        )
-        assert told(piped) == told(own)
-
-
 def named(**scores: Any) -> list[dict[str, Any]]:
     return [{"label": label, "score": score} for label, score in scores.items()]
 

@@ -66,12 +66,6 @@ def test_a_long_run_has_a_table_and_reads_the_same(
     assert not widths or shapes <= set(long.widths)
 
 
-def test_tokens_that_are_kept_serve_a_short_run_too(clf: Any, task: Task) -> None:
-    assert batches_of(clf, task, 4, 0).tokens is None
-    batches_of(clf, task, 8, 1, reads=70)
-    assert batches_of(clf, task, 4, 0, reads=1).tokens is not None
-
-
 def test_what_a_short_run_reads_does_not_depend_on_the_cache(clf: Any, task: Task) -> None:
     before = batches_of(clf, task, 4, 0, reads=5, widths=True)
     batches_of(clf, task, 4, 0, reads=13)  # somebody else fills it

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +19,6 @@ from refusing import refused
 from robust_tickets.classifier.tokenizer import digest_of
 from robust_tickets.data import mlm as blocks_module
 from robust_tickets.data.mlm import IGNORED, Corpus, MaskedBlocks, blocks_of, find_corpus
-from robust_tickets.errors import TicketsError
 from robust_tickets.seeds import numpy_generator
 from tiny import tiny_config, tiny_tokenizer
 from toy import toy_task
@@ -104,21 +102,6 @@ def test_ids_above_two_bytes_are_kept_whole(tmp_path: Path, tokenizer: Any) -> N
 
     made = blocks_of(find_corpus(str(_txt(tmp_path, TEXTS * 7))), Gaps(), 8)
     assert 70_000 in made
-
-
-def test_a_file_that_may_not_be_read_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = _txt(tmp_path)
-    monkeypatch.setattr("os.access", lambda *_: False)  # rights mean nothing to root
-    with pytest.raises(TicketsError, match="no permission to read"):
-        find_corpus(str(path))
-
-
-@pytest.mark.parametrize("name", ["wikitext:wikitext-2-raw-v1", "Salesforce/wikitext:wikitext-2-raw-v1"])
-def test_a_hub_corpus_needs_datasets_and_says_so(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(TicketsError, match="needs the package datasets") as problem:
-        find_corpus(name)
-    assert problem.value.code == "data.no_package"
 
 
 def test_a_hub_corpus_gives_the_texts_of_its_training_split(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -261,6 +261,8 @@ def test_cache_is_used_and_a_damaged_one_is_rebuilt(tmp_path: Path, monkeypatch:
     assert arrow.stat().st_mtime_ns == made
     arrow.write_bytes(arrow.read_bytes()[:100])
     assert load_task(path).digest == first
+    arrow.with_suffix(".json").write_text('{"rows": 1}')
+    assert load_task(path).digest == first
     assert sorted(f.suffix for f in (tmp_path / "cache" / "data").iterdir()) == [".arrow", ".json"]
     write_csv(path, ROWS[:-10])  # same path, other content
     assert load_task(path).digest != first

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from calling import tickets
+from calling import Capture, tickets
 from refusing import refused
 from robust_tickets.classifier import Classifier
 from robust_tickets.deploy import onnx
@@ -153,20 +152,6 @@ def test_an_onnx_export_can_be_quantised(bert: Classifier, exported: Path, tmp_p
     np.testing.assert_allclose(onnx.open_onnx(folder).predict(TEXTS)[1], bert.predict(TEXTS)[1], atol=0.05)
 
 
-def test_tracing_leaves_no_mark_on_the_model() -> None:
-    """MPNet's hook keeps nothing that a tracer could leave its own tensors in."""
-    whole = tiny_classifier("mpnet", labels=LABELS)
-    small = compact(whole, ticket_for(whole))
-    before = compact(whole, ticket_for(whole)).logits(TEXTS)  # of another copy: this one is traced before it ever ran
-    batch = small.batch(small.encode(TEXTS[:2]))
-    with warnings.catch_warnings(action="ignore"):  # torch about itself
-        program = torch.export.export(small.model, (), batch)
-    np.testing.assert_array_equal(small.logits(TEXTS), before)
-    np.testing.assert_allclose(
-        program.module()(**batch).logits.detach(), small.model(**batch).logits.detach(), atol=1e-5
-    )
-
-
 def test_an_onnx_models_digest_sees_every_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(onnx, "INLINE", 0)  # weights in a file of their own
     one, other = (export(tiny_classifier(labels=LABELS, seed=seed), tmp_path / str(seed), "onnx") for seed in (0, 1))
@@ -198,9 +183,7 @@ def test_onnx_check_refuses_a_graph_with_other_weights(bert: Classifier, exporte
 
 @pytest.mark.parametrize("form", ["compact", "dense", "onnx"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_weights_that_are_not_finite_are_not_written(
-    form: str, value: float, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_weights_that_are_not_finite_are_not_written(form: str, value: float, tmp_path: Path, capsys: Capture) -> None:
     clf = tiny_classifier()
     with torch.no_grad():
         clf.model.bert.encoder.layer[1].output.dense.weight[0, 0] = value

@@ -6,7 +6,6 @@ import csv
 import json
 import shlex
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -131,24 +130,6 @@ def test_a_text_that_cannot_be_answered_costs_its_row(tmp_path: Path) -> None:
         "t30": "ValueError: not t30",
     }
     assert all(row["predicted"] for row in rows if not row["problem"])
-    out.unlink()
-    for name, wrong in (
-        ("gone", {"a good film", *(f"t{i}" for i in range(10, 40))}),
-        ("never", {f"t{i}" for i in range(50)}),
-    ):
-        with refused("predict.failed"):
-            predict_file(picky(wrong), data, tmp_path / f"{name}.csv")
-        assert not (tmp_path / f"{name}.csv").exists()
-
-
-def test_what_a_killed_prediction_left_is_swept(tmp_path: Path) -> None:
-    data, out = tmp_path / "in.csv", tmp_path / "out.csv"
-    data.write_text("text\nt1\n")
-    killed = f"import os, pathlib, robust_tickets.files as f\nwith f.part_of(pathlib.Path({str(out)!r})): os._exit(9)"
-    subprocess.run([sys.executable, "-c", killed], check=False)
-    assert len(list(tmp_path.iterdir())) == 2
-    predict_file(picky(set()), data, tmp_path / "out.csv")
-    assert {p.name for p in tmp_path.iterdir()} == {"in.csv", "out.csv"}
 
 
 def test_a_model_is_not_given_another_number_of_texts_than_it_reads(tmp_path: Path) -> None:

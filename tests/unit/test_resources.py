@@ -243,13 +243,6 @@ def test_all_of_an_attack_at_once(tmp_path: Path) -> None:
         resolve_all({"vectors": str(mine), "tagger": None, "encoder": "./typo"})
 
 
-def test_looking_makes_no_folder(tmp_path: Path) -> None:
-    status()
-    with pytest.raises(TicketsError):
-        resolve("vectors")
-    assert not (tmp_path / "cache").exists()
-
-
 # --- an encoder or a tagger given as module:function
 
 CODE = """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from robust_tickets.attack.recipes.textbugger import TextBugger
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
-from robust_tickets.experiment.execute import attack, attack_key, search, train
+from robust_tickets.experiment.execute import attack, attack_key, search
 from robust_tickets.experiment.recipe import AttackPlan, read_recipe
 from robust_tickets.search.imp import IMP
 from robust_tickets.search.prasanna import Prasanna
@@ -89,29 +88,3 @@ def test_a_plan_of_an_attack_is_checked_when_it_is_read() -> None:
     for wrong in ("attack.temperature=0", "attack.temperature=warm", "attack.subset=last"):
         with pytest.raises(TicketsError):
             read_recipe("earlyrobust", [wrong])
-
-
-@pytest.fixture
-def trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """Training in ``tmp_path``, of a ticket; calling it is the same command again, and gives the number of trainings so far."""
-    clf, task = tiny_classifier(), toy_task(24)
-    ticket = search(Stage(folder=tmp_path / "search", key={"stage": "search"}), METHODS["prasanna"], clf.copy, task)
-    calls, tune = [], FineTune.__call__
-    monkeypatch.setattr(FineTune, "__call__", lambda *args, **kwargs: (calls.append(1), tune(*args, **kwargs))[1])
-
-    def go() -> int:
-        train(Stage(folder=tmp_path / "train", key={"stage": "train"}), TUNE, clf, task, ticket)
-        return len(calls)
-
-    assert go() == 1
-    return go
-
-
-@pytest.mark.parametrize("other", ["evaluation.json", "model/model.safetensors", "metrics.jsonl", "stage.json"])
-def test_a_training_with_a_damaged_file_is_made_again(trained: Callable[[], int], tmp_path: Path, other: str) -> None:
-    folder = tmp_path / "train"
-    whole = (folder / "model" / "model.safetensors").read_bytes()
-    (folder / other).write_bytes(bytes((folder / other).stat().st_size))
-    assert trained() == 2
-    assert (folder / "model" / "model.safetensors").read_bytes() == whole
-    assert trained() == 2

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from calling import Capture
 from refusing import refused
 from robust_tickets import files, seeds
 from robust_tickets.cli.reproduce import check_page
@@ -136,7 +137,7 @@ def test_a_mark_of_other_work_is_refused(change: dict[str, Any], tmp_path: Path)
 @pytest.mark.parametrize(
     "text", ["[]", "null", "3", "{}", '{"schema": 1}', '{"schema": 1, "key": {"stage": "search", "seed": 3}}', "{"]
 )
-def test_with_a_damaged_mark_a_stage_is_not_done(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_with_a_damaged_mark_a_stage_is_not_done(text: str, tmp_path: Path, capsys: Capture) -> None:
     stage = RunFolder(folder=tmp_path).stage("search", KEY)
     stage.mark.write_text(text)
     assert not stage.done()
@@ -166,7 +167,7 @@ def test_a_mark_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: py
         stage.found("search")
 
 
-def test_a_record_of_the_same_size_is_looked_into(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_record_of_the_same_size_is_looked_into(tmp_path: Path, capsys: Capture) -> None:
     """A file system that lost its power leaves zeros of the right number."""
     stage = RunFolder(folder=tmp_path).stage("train", KEY)
     evaluation = files.write_json(stage.folder / "evaluation.json", {"accuracy": 90.0})
@@ -220,7 +221,7 @@ def test_a_kill_between_the_two_moves_leaves_no_damaged_file_that_counts(
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "3", '{"files": []}', '{"files": {"config.json": 1}}', '{"processes": "x", "command": 1}']
 )
-def test_damaged_notes_of_a_run_are_as_none(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_damaged_notes_of_a_run_are_as_none(text: str, tmp_path: Path, capsys: Capture) -> None:
     run = RunFolder(folder=tmp_path, processes=2)
     stage = run.stage("search", KEY)
     for name in ("config.json", "manifest.json", "command.json", f"{stage.name}/processes.json"):

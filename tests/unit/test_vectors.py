@@ -62,15 +62,6 @@ def test_neighbours_equal_the_slow_reference(dtype: type, n: int, monkeypatch: p
         same(vectors.neighbours(word, n), slow(words, matrix, word, n))
 
 
-@pytest.mark.parametrize(("rows", "scores"), [(1, 1), (7, 130), (1000, 10**6)])
-def test_a_table_equals_single_look_ups_bit_for_bit(rows: int, scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    words, matrix = made_up()
-    single = {word: Vectors(words, matrix).neighbours(word, 9) for word in words}
-    monkeypatch.setattr(module, "ROWS", rows)
-    monkeypatch.setattr(module, "SCORES", scores)
-    assert table(Vectors(words, matrix), [*words, "unknown"], 9) == {**single, "unknown": []}
-
-
 def test_a_table_is_read_from_disk_grows_and_is_built_again_when_damaged(monkeypatch: pytest.MonkeyPatch) -> None:
     searched: list[int] = []
     real = Vectors._search

@@ -14,8 +14,8 @@ import pytest
 from refusing import refused
 from robust_tickets.resources import wordnet
 from robust_tickets.resources.tagger import MODEL, Tagger
-from robust_tickets.resources.wordnet import base_forms, digest, synonyms
-from robust_tickets.resources.words import HOMOGLYPHS, NLTK, TEXTFOOLER, is_one_word, word_list, words
+from robust_tickets.resources.wordnet import digest, synonyms
+from robust_tickets.resources.words import HOMOGLYPHS, NLTK, TEXTFOOLER, is_one_word, word_list
 from robust_tickets.seeds import numpy_generator
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,11 +46,6 @@ needs_wordnet = pytest.mark.skipif(
 )
 def test_examples(text: str, expected: list[str]) -> None:
     assert word_list(text) == expected
-
-
-def test_spans_cut_the_text() -> None:
-    text = "  'Tis well-made, don't you think?  "
-    assert [text[a:b] for a, b in words(text)] == ["Tis", "well-made", "don't", "you", "think"]
 
 
 @pytest.mark.parametrize(
@@ -135,20 +130,6 @@ def test_case_and_form_of_the_word() -> None:
     assert synonyms("") == synonyms("qwrtz") == synonyms("电影") == ()
 
 
-def test_base_forms_come_in_order() -> None:
-    assert base_forms("axes", "noun") == ["ax", "axis"]
-    assert base_forms("dog", "verb") == ["dog"]
-    assert base_forms("dog", "adv") == []
-
-
-def test_no_candidate_is_the_word_or_a_phrase() -> None:
-    for word in ("film", "Movies", "lives", "hot_dog", "best"):
-        found = synonyms(word)
-        assert list(found) == sorted(set(found))
-        assert word not in found
-        assert not any("_" in name or " " in name for name in found)
-
-
 def test_no_form_is_longer_than_what_is_looked_up() -> None:
     parts = wordnet._table()[0].values()
     assert max(len(form) for part in parts for form in (*part.naming, *part.irregular)) < wordnet.LONGEST
@@ -158,14 +139,6 @@ def test_no_form_is_longer_than_what_is_looked_up() -> None:
 
 
 # --- the tagger
-
-SENTENCES = [
-    "A gripping , beautifully made film",
-    "the actors run quickly",
-    "Stocks fell 3 % on Monday",
-    "what's not to like",
-    "un1x !",
-]
 
 
 def tiny_tagger(root: Path) -> Path:
@@ -197,16 +170,3 @@ def test_damaged_taggers_say_so(tmp_path: Path) -> None:
     (root / "taggers" / MODEL / f"{MODEL}.weights.json").write_text("[]")
     with refused("tagger.damaged"):
         Tagger.load(root)
-
-
-@pytest.mark.shared
-def test_equals_nltk_on_the_real_tagger(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = shared / "resources" / "nltk_data"
-    if not folder.is_dir():
-        pytest.skip(f"no {folder}")
-    nltk = pytest.importorskip("nltk")
-    monkeypatch.setattr(nltk.data, "path", [str(folder)])
-    tagger = Tagger.load(folder)
-    for sentence in SENTENCES:
-        words = sentence.split()
-        assert tagger.tags(words) == [tag for _, tag in nltk.pos_tag(words, tagset="universal")]
