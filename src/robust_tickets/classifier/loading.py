@@ -162,7 +162,10 @@ def _from_hub(name: str) -> Path:
     for local in (True, False):  # the cache, then the network
         try:
             folder = Path(snapshot_download(name, local_files_only=local, allow_patterns=HUB_FILES))
-        except (OSError, HfHubHTTPError, HFValidationError) as problem:  # not cached, offline, unknown, private, no id
+        except HFValidationError:
+            hint = "give a folder with config.json and model.safetensors, or a Hub id: OWNER/NAME"
+            raise TicketsError(f"{name!r} is no model folder and no Hub id", hint=hint, code="model.name") from None
+        except (OSError, HfHubHTTPError) as problem:  # not cached, offline, unknown, private
             why = first_line(problem)
         else:
             if not local or (is_complete(folder) and has_tokenizer(folder)):
