@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+from typing import Any
+
 from robust_tickets.data.task import Split, Task
 from robust_tickets.seeds import numpy_generator
 
@@ -24,3 +28,15 @@ def toy_task(rows: int = 40, *, pairs: bool = False, seed: int = 0) -> Task:
             labels.append(i % 2)
         splits[name] = Split.of(texts, labels, name=name, columns=columns)
     return Task(name="toy", labels=("a", "b"), columns=columns, splits=splits)
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    """The lines of a training's metrics.jsonl, but for the time."""
+    read = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert all(line.pop("seconds", 0.0) >= 0 for line in read)
+    return read
+
+
+def rates(folder: Path) -> list[float]:
+    """The learning rates that a training noted."""
+    return [line["lr"] for line in metrics(folder) if "lr" in line]

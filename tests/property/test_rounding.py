@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from refusing import refused
@@ -19,7 +19,7 @@ from robust_tickets.prune.gates import Gates
 from robust_tickets.registry import BACKBONES
 from robust_tickets.search.random import RandomTicket
 from robust_tickets.ticket.ticket import Ticket
-from robust_tickets.ticket.topk import draw, rounded
+from robust_tickets.ticket.topk import draw, removed_count, rounded
 from tiny import tiny_classifier
 
 UNITS = {"heads": 64, "neurons": 16}
@@ -43,8 +43,9 @@ def ticket(layers: list[np.ndarray], **how: Any) -> Ticket:
 def test_every_layer_keeps_a_multiple_or_all(
     layers: list[np.ndarray], multiple: Any, scope: Any, removed: float
 ) -> None:
-    before = draw(layers, removed, scope=scope, floor=0)
-    before = tuple(m if m.any() else np.arange(len(m)) == 0 for m in before)
+    total = sum(map(len, layers))
+    assume(total - removed_count(total, removed) >= len(layers))
+    before = draw(layers, removed, scope=scope)
     after = rounded(before, layers, multiple, scope=scope)
     for old, new, score in zip(before, after, layers, strict=True):
         kept = int(new.sum())

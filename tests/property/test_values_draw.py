@@ -17,13 +17,13 @@ layers = st.lists(st.lists(few, min_size=1, max_size=8).map(np.array), min_size=
 fractions = st.floats(0, 0.999)
 
 
-def slow(scores: list[np.ndarray], removed: float, floor: int) -> list[list[bool]]:
-    """Sort units by falling score, then layer, then index; give each layer its floor, then the best of the rest."""
+def slow(scores: list[np.ndarray], removed: float) -> list[list[bool]]:
+    """Sort units by falling score, then layer, then index; give each layer its best, then the best of the rest."""
     units = sorted((-float(s[i]), layer, i) for layer, s in enumerate(scores) for i in range(len(s)))
     keep = len(units) - removed_count(len(units), removed)
     kept: set[tuple[int, int]] = set()
     for layer in range(len(scores)):
-        kept |= {(at, i) for _, at, i in [u for u in units if u[1] == layer][:floor]}
+        kept |= {(at, i) for _, at, i in [u for u in units if u[1] == layer][:1]}
     for _, layer, i in units:
         if len(kept) < keep:
             kept.add((layer, i))
@@ -31,18 +31,17 @@ def slow(scores: list[np.ndarray], removed: float, floor: int) -> list[list[bool
 
 
 @settings(deadline=None)
-@given(layers, fractions, st.integers(0, 2))
-def test_exact_draw_is_the_slow_reference(scores: list[np.ndarray], removed: float, floor: int) -> None:
-    assume(all(len(s) >= floor for s in scores))
+@given(layers, fractions)
+def test_exact_draw_is_the_slow_reference(scores: list[np.ndarray], removed: float) -> None:
     total = sum(map(len, scores))
-    if total - removed_count(total, removed) < floor * len(scores):
+    if total - removed_count(total, removed) < len(scores):
         with refused("draw.floor"):
-            draw(scores, removed, floor=floor)
+            draw(scores, removed)
         return
-    masks = draw(scores, removed, floor=floor)
-    assert [m.tolist() for m in masks] == slow(scores, removed, floor)
+    masks = draw(scores, removed)
+    assert [m.tolist() for m in masks] == slow(scores, removed)
     assert sum(int(m.sum()) for m in masks) == total - removed_count(total, removed)
-    assert all(m.sum() >= floor and not m.flags.writeable and m.dtype == bool for m in masks)
+    assert all(m.any() and not m.flags.writeable and m.dtype == bool for m in masks)
 
 
 @settings(deadline=None)
@@ -58,8 +57,8 @@ def test_more_removed_is_a_subset_of_less_removed(scores: list[np.ndarray], a: f
 @settings(deadline=None)
 @given(layers, st.floats(0, 0.9))
 def test_layer_scope_is_one_draw_a_layer(scores: list[np.ndarray], removed: float) -> None:
-    masks = draw(scores, removed, scope="layer", floor=0)
-    assert [m.tolist() for m in masks] == [draw([s], removed, floor=0)[0].tolist() for s in scores]
+    masks = draw(scores, removed, scope="layer")
+    assert [m.tolist() for m in masks] == [draw([s], removed)[0].tolist() for s in scores]
     assert [int(m.sum()) for m in masks] == [len(s) - removed_count(len(s), removed) for s in scores]
 
 
@@ -103,7 +102,6 @@ def test_quantile_repair_leaves_a_survivor_in_every_layer() -> None:
 BAD = [([np.ones(4)], {"removed": removed}, "draw.fraction") for removed in (-0.1, 1.0, float("nan"))]
 BAD += [([np.array([1.0, bad])], {}, "draw.scores") for bad in (np.nan, -np.inf)]
 BAD += [
-    ([np.ones(2)], {"removed": 0.0, "floor": 3}, "draw.floor"),
     ([np.ones(2), np.ones(2)], {"removed": 0.9, "rule": "quantile"}, "draw.floor"),
     ([np.arange(4.0)], {"scope": "layerwise"}, "settings.choice"),  # a typo does not choose the other branch
     ([np.arange(4.0)], {"rule": "exakt"}, "settings.choice"),

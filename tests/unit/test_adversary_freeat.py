@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from pathlib import Path
 
 import pytest
@@ -15,7 +14,7 @@ from robust_tickets.adversary.freeat import FreeAT
 from robust_tickets.adversary.objective import Objective
 from robust_tickets.train.finetune import FineTune
 from tiny import tiny_classifier
-from toy import QUICK, toy_task
+from toy import QUICK, rates, toy_task
 
 RATE = 0.05
 SWITCHES = [
@@ -89,11 +88,6 @@ def test_needs_a_way_to_update() -> None:
     with refused("adversary.update"):
         FreeAT()(objective_on(update=None))
     FreeAT(replays=1)(objective_on(update=None))
-
-
-def rates(folder: Path) -> list[float]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [line["lr"] for line in lines if "lr" in line]
 
 
 def test_the_loop_counts_its_updates_and_the_rate_falls_over_all_of_them(

@@ -82,18 +82,6 @@ def test_the_regularisers_gradient_is_the_closed_form(normalisation: Any) -> Non
         assert np.allclose(p.grad.numpy(), share * sigma * (1 - sigma), rtol=1e-12, atol=0)
 
 
-def test_the_two_normalisations_weigh_matrices_differently() -> None:
-    gates = gates_on(tiny_model(hidden=32, neurons=64))
-    before = gates.snapshot(), gates.scores()
-    with torch.no_grad():
-        gates.log_alpha[4].fill_(-50.0)  # the first layer's up projection, twice as large as an attention matrix
-    left = 1 - 1 / (1 + math.exp(hc.START - hc.SHIFT))
-    assert all(float(kept[4].min()) > 0 for kept in before)  # no alias of the live gates
-    sizes = [p.numel() for p in gates.log_alpha]
-    assert float(gates.regulariser("per_matrix").detach()) == pytest.approx(left * (1 - 1 / len(sizes)), rel=1e-5)
-    assert float(gates.regulariser("global").detach()) == pytest.approx(left * (1 - sizes[4] / sum(sizes)), rel=1e-5)
-
-
 @pytest.mark.parametrize("granularity", GRANULARITIES)
 def test_statistics_count_gates(granularity: Any) -> None:
     gates = gates_on(tiny_model(), granularity=granularity)

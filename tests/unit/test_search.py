@@ -31,7 +31,7 @@ from robust_tickets.search.stopping import mini_epochs
 from robust_tickets.ticket.ticket import Ticket
 from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
-from toy import toy_task
+from toy import rates, toy_task
 
 PAIR = ("first", "second")
 SMALL: dict[str, Any] = {"batch_size": 4, "lr": 1e-3, "adversary": FreeLB(steps=2)}
@@ -200,10 +200,12 @@ def test_small_data_has_the_epochs_that_the_papers_rule_needs(
     found = method(tiny_classifier(), task, folder=tmp_path)
     assert [line["step"] for line in found.trace] == list(range(10, last + 1, 10))
     assert (found.ticket.provenance["steps_run"], found.ticket.provenance["epoch"]) == (method.steps(task), epochs)
-    rates = [
-        line["lr"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if "lr" in line
-    ]
-    assert (len(rates), np.argmax(rates), rates[-1]) == (last, last // 10, pytest.approx(1e-3 / (last - last // 10)))
+    found_rates = rates(tmp_path)
+    assert (len(found_rates), np.argmax(found_rates), found_rates[-1]) == (
+        last,
+        last // 10,
+        pytest.approx(1e-3 / (last - last // 10)),
+    )
     assert replace(method, stop="official").steps(task) == rows // 4
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from robust_tickets.train import checkpoint
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
-from toy import toy_task
+from toy import rates, toy_task
 
 SMALL: dict[str, Any] = {"epochs": 1, "batch_size": 8, "lr": 1e-2, "seed": 3}
 RUNGS = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9]
@@ -115,11 +114,8 @@ def test_the_horizon_of_a_schedule(horizon: int | None, last: float, tmp_path: P
     FineTune(epochs=2, batch_size=8, lr=1e-3, horizon=horizon, log_every=1)(
         tiny_classifier(), toy_task(16), folder=tmp_path
     )
-    rates = [
-        line["lr"] for line in map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()) if "lr" in line
-    ]
-    assert rates[0] == pytest.approx(1e-3)
-    assert rates[-1] == pytest.approx(1e-3 * last)
+    assert rates(tmp_path)[0] == pytest.approx(1e-3)
+    assert rates(tmp_path)[-1] == pytest.approx(1e-3 * last)
 
 
 class KilledError(Exception):
@@ -172,12 +168,8 @@ def test_rungs_end_where_asked() -> None:
 
 def test_the_papers_sparsities() -> None:
     for method in (IMP, OMP):
-        assert [method.for_task(name).sparsity for name in ("imdb", "ag_news", "sst2", "other.csv")] == [
-            0.2,
-            0.4,
-            0.6,
-            0.6,
-        ]
+        found = [method.for_task(name).sparsity for name in ("imdb", "ag_news", "sst2", "other.csv")]
+        assert found == [0.2, 0.4, 0.6, 0.6]
     assert build(OMP, {"of": "finetuned", "tuning": {"epochs": 1}}, "x").tuning.epochs == 1
 
 

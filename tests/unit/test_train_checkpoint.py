@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 import torch
 
+from killing import Killed
 from refusing import refused
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
@@ -26,11 +27,7 @@ from robust_tickets.train.checkpoint import State
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
-from toy import QUICK, toy_task
-
-
-class Killed(BaseException):
-    """As sudden as a kill, for the process's own code: no ``except Exception`` sees it."""
+from toy import QUICK, metrics, toy_task
 
 
 def state(step: int = 1, size: int = 5) -> State:
@@ -200,25 +197,20 @@ def _dies(monkeypatch: pytest.MonkeyPatch, run: Callable[[], object], after: int
             run()
 
 
-def without_seconds(folder: Path) -> list[dict[str, Any]]:
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in lines]
-
-
 @pytest.mark.parametrize("run", [finetune, search])
 @pytest.mark.parametrize("every", [1, 4])
 def test_dying_after_any_step_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Any, every: int
 ) -> None:
     expected = run(tmp_path / "whole")
-    steps = without_seconds(tmp_path / "whole")[-1]["step"]
+    steps = metrics(tmp_path / "whole")[-1]["step"]
     for after in range(1, steps + 1, 1 if every > 1 else 4):
         folder = tmp_path / f"cut-{after}"
         torch.manual_seed(after)  # whatever the process's stream holds
         _dies(monkeypatch, lambda at=folder: run(at, checkpoint_steps=every), after)
         torch.manual_seed(after + 100)
         assert run(folder, checkpoint_steps=every) == expected, after
-        assert without_seconds(folder) == without_seconds(tmp_path / "whole"), after
+        assert metrics(folder) == metrics(tmp_path / "whole"), after
 
 
 @pytest.mark.parametrize("run", [finetune, search])
@@ -228,19 +220,6 @@ def test_dying_again_and_again_changes_nothing(tmp_path: Path, monkeypatch: pyte
         _dies(monkeypatch, lambda: run(tmp_path, checkpoint_steps=1), 2)
     assert run(tmp_path, checkpoint_steps=3) == expected
     assert run(tmp_path) == expected  # found done
-
-
-def test_accumulation_and_dropout_survive_a_kill(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = {
-        "accumulate": 2,
-        "batch_size": 3,
-        "warmup": 0.2,
-        "weight_decay": 0.1,
-        "adversary": FreeLB(steps=2, dropout="shared"),
-    }
-    expected = finetune(None, **settings)
-    _dies(monkeypatch, lambda: finetune(tmp_path, checkpoint_steps=1, **settings), 6)
-    assert finetune(tmp_path, **settings) == expected
 
 
 def test_the_checkpoint_of_another_run_is_refused(tmp_path: Path) -> None:
@@ -369,4 +348,4 @@ def test_a_process_killed_at_random_moments_ends_with_the_same_weights(tmp_path:
     assert json.loads(done.stdout).count(-signal.SIGKILL) >= 2, done.stdout
     assert (tmp_path / "cut" / "digests").read_text() == (tmp_path / "whole" / "digests").read_text()
     for part in ("search", "train"):
-        assert without_seconds(tmp_path / "cut" / part) == without_seconds(tmp_path / "whole" / part)
+        assert metrics(tmp_path / "cut" / part) == metrics(tmp_path / "whole" / part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import threading
@@ -17,7 +16,7 @@ from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import Interrupt
 from robust_tickets.train.update import Engine
 from tiny import tiny_classifier
-from toy import QUICK, toy_task
+from toy import QUICK, metrics, toy_task
 
 
 @pytest.fixture(autouse=True)
@@ -37,11 +36,6 @@ def train(folder: Path | None) -> str:
     clf = tiny_classifier()
     FineTune(**{**QUICK, "adversary": FreeLB(steps=2), "log_every": 2})(clf, toy_task(), folder=folder)
     return clf.digest
-
-
-def lines(folder: Path) -> list[dict[str, Any]]:
-    found = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in found]
 
 
 def within(monkeypatch: pytest.MonkeyPatch, step: int, act: Callable[[], None]) -> None:
@@ -76,7 +70,7 @@ def test_an_interrupted_step_is_finished_saved_and_gone_on_from(
     assert (tmp_path / "cut" / "checkpoint" / f"step-{step + 1:08d}").is_dir()
     assert f"train: saved after step {step + 1} of 15" in capsys.readouterr().err
     assert train(tmp_path / "cut") == expected
-    assert lines(tmp_path / "cut") == lines(tmp_path / "whole")
+    assert metrics(tmp_path / "cut") == metrics(tmp_path / "whole")
     assert ("resuming at step 5" in capsys.readouterr().err) == (step == 4)
 
 

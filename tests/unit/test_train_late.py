@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from killing import Killed
 from robust_tickets.adversary.freelb import FreeLB
 from robust_tickets.errors import TicketsError
 from robust_tickets.search.earlyrobust import EarlyRobust
@@ -17,7 +17,7 @@ from robust_tickets.train.cuda import late
 from robust_tickets.train.finetune import FineTune
 from robust_tickets.train.loop import TrainingRun
 from tiny import tiny_classifier
-from toy import QUICK, toy_task
+from toy import QUICK, metrics, toy_task
 
 GARBAGE = 1e6  # what is read too early
 
@@ -57,16 +57,6 @@ def lagging(monkeypatch: pytest.MonkeyPatch) -> type[Event]:
     return Event
 
 
-class Killed(BaseException):
-    pass
-
-
-def lines(folder: Path) -> list[dict[str, Any]]:
-    read = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    assert all(line.get("seconds", 0.0) >= 0 for line in read)
-    return [{key: value for key, value in line.items() if key != "seconds"} for line in read]
-
-
 def finetune(folder: Path, **settings: Any) -> str:
     clf, stop_after = tiny_classifier(), settings.pop("stop_after", None)
     FineTune(**{**QUICK, "epochs": 2, "batch_size": 4, "evaluate": "never", "log_every": 2, **settings})(
@@ -104,14 +94,14 @@ def test_the_lines_are_the_same(tmp_path: Path, run: Any, settings: Any, request
     request.getfixturevalue("lagging")
     assert run(tmp_path / "late", **settings) == expected
     assert Event.waits > 0
-    assert lines(tmp_path / "late") == lines(tmp_path / "at once")
+    assert metrics(tmp_path / "late") == metrics(tmp_path / "at once")
 
 
 def test_leaving_early_writes_what_is_on_its_way(tmp_path: Path, lagging: type[Event]) -> None:
     finetune(tmp_path, stop_after=3)
-    assert [line["step"] for line in lines(tmp_path)] == [2]
+    assert [line["step"] for line in metrics(tmp_path)] == [2]
     finetune(tmp_path)
-    assert [line["step"] for line in lines(tmp_path)] == [2, 4, 5, 6, 8, 10]
+    assert [line["step"] for line in metrics(tmp_path)] == [2, 4, 5, 6, 8, 10]
 
 
 @pytest.mark.parametrize("run", [finetune, search])
@@ -119,7 +109,7 @@ def test_a_killed_run_loses_and_doubles_no_line(
     tmp_path: Path, lagging: type[Event], monkeypatch: pytest.MonkeyPatch, run: Any
 ) -> None:
     expected = run(tmp_path / "whole")
-    handled, whole = TrainingRun._after, lines(tmp_path / "whole")
+    handled, whole = TrainingRun._after, metrics(tmp_path / "whole")
     for last in (2, 5, 7, whole[-1]["step"]):
         folder = tmp_path / f"cut-{last}"
 
@@ -133,7 +123,7 @@ def test_a_killed_run_loses_and_doubles_no_line(
             with pytest.raises(Killed):
                 run(folder, checkpoint_steps=3)
         assert run(folder, checkpoint_steps=4) == expected
-        assert lines(folder) == whole, last
+        assert metrics(folder) == whole, last
 
 
 @pytest.mark.parametrize(
@@ -162,7 +152,7 @@ def test_one_that_went_wrong_is_found_an_interval_later_and_before_an_evaluation
         with pytest.raises(TicketsError, match=f"the loss became nan by step {told}"):
             finetune(tmp_path / str(broken), evaluate="epoch", epochs=2, batch_size=2, log_every=3)
         assert seen[-1] == found
-        assert [line["step"] for line in lines(tmp_path / str(broken)) if "evaluation" in line] == [0]
+        assert [line["step"] for line in metrics(tmp_path / str(broken)) if "evaluation" in line] == [0]
 
 
 def test_an_exploded_gradient_is_told_with_its_loss(
@@ -197,7 +187,7 @@ def test_weights_that_are_not_finite_are_never_saved(tmp_path: Path, monkeypatch
 
 def evaluations(folder: Path, **settings: Any) -> list[dict[str, Any]]:
     finetune(folder, evaluate="epoch", precision="bf16", **settings)
-    return [line["evaluation"] for line in lines(folder) if "evaluation" in line]
+    return [line["evaluation"] for line in metrics(folder) if "evaluation" in line]
 
 
 def test_on_a_gpu_bf16_is_evaluated_in_bf16_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,7 +211,7 @@ def test_on_a_gpu_bf16_is_evaluated_in_bf16_and_says_so(tmp_path: Path, monkeypa
     assert [numbers["loss"] for numbers in rounded] == pytest.approx([numbers["loss"] for numbers in plain], abs=0.02)
     (tmp_path / "fp32").mkdir()
     finetune(tmp_path / "fp32", evaluate="epoch")
-    assert not any("precision" in line.get("evaluation", {}) for line in lines(tmp_path / "fp32"))
+    assert not any("precision" in line.get("evaluation", {}) for line in metrics(tmp_path / "fp32"))
     monkeypatch.setattr(bf16, "KIND", torch.float32)  # half precision that is not half: the same numbers
     exact = evaluations(tmp_path / "exact")
     monkeypatch.setattr("robust_tickets.train.loop.TrainingRun", TrainingRun)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -30,11 +29,7 @@ from robust_tickets.train.loop import TrainingRun
 from robust_tickets.train.settings import Optim
 from robust_tickets.train.update import adamw, named_parameters
 from tiny import tiny_classifier
-from toy import QUICK, STILL, toy_task
-
-
-def lines(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+from toy import QUICK, STILL, metrics, rates, toy_task
 
 
 def test_the_schedule_rises_from_zero_and_falls_to_zero() -> None:
@@ -51,8 +46,7 @@ def test_the_schedule_rises_from_zero_and_falls_to_zero() -> None:
 
 def test_the_loop_follows_the_schedule(tmp_path: Path) -> None:
     FineTune(epochs=2, batch_size=8, warmup=0.2, lr=1e-3, log_every=1)(tiny_classifier(), toy_task(40), folder=tmp_path)
-    rates = [line["lr"] for line in lines(tmp_path) if "lr" in line]
-    assert rates == [Optim(lr=1e-3, warmup=0.2).lr_at(step, 10) for step in range(10)]
+    assert rates(tmp_path) == [Optim(lr=1e-3, warmup=0.2).lr_at(step, 10) for step in range(10)]
 
 
 def test_a_part_may_learn_at_a_rate_of_its_own() -> None:
@@ -138,7 +132,7 @@ def test_steps_are_counted_up_front(tmp_path: Path) -> None:
     for trainer in (FineTune(**QUICK | {"epochs": 2}, accumulate=2), FineTune(**QUICK, max_steps=2), FineTune(**QUICK)):
         folder = tmp_path / str(trainer.steps(task))
         trainer(tiny_classifier(), task, folder=folder)
-        assert lines(folder)[-1]["step"] == trainer.steps(task)
+        assert metrics(folder)[-1]["step"] == trainer.steps(task)
 
 
 def test_training_learns_and_the_metrics_say_so(tmp_path: Path) -> None:
@@ -149,11 +143,11 @@ def test_training_learns_and_the_metrics_say_so(tmp_path: Path) -> None:
     assert after.accuracy > max(90, before.accuracy)
     assert after.loss < before.loss
     assert not clf.model.training
-    written = lines(tmp_path)
+    written = metrics(tmp_path)
     evaluations = [line for line in written if "evaluation" in line]
     assert [line["epoch"] for line in evaluations] == [0, 1, 2, 3, 4, 5, 6]
     assert [line["step"] for line in written if "loss" in line] == list(range(5, 61, 5))
-    assert set(written[1]) == {"step", "epoch", "loss", "lr", "seconds"}
+    assert set(written[1]) == {"step", "epoch", "loss", "lr"}
     assert {entry.name for entry in tmp_path.iterdir()} == {"metrics.jsonl", "checkpoint"}
 
 
@@ -303,7 +297,7 @@ def ended(way: str, folder: Path) -> tuple[int, str, list[dict[str, Any]]]:
     with TrainingRun(settings=settings, model=clf.model, batches=batches_of(clf, task, 8, 0), folder=folder) as run:
         left(run)
     assert not clf.model.training
-    return run.done, clf.digest, [{k: v for k, v in line.items() if k != "seconds"} for line in lines(folder)]
+    return run.done, clf.digest, metrics(folder)
 
 
 def test_stop_break_and_return_mean_the_same(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ class Ticket:
         how: dict[str, Any] = {name: before[name] if given[name] is None else given[name] for name in whole}
         if self.kind == "structured":
             masks = {
-                group: topk.draw(self.scores[group], how[group], scope=how[scope_of], floor=1, rule=how["rule"])
+                group: topk.draw(self.scores[group], how[group], scope=how[scope_of], rule=how["rule"])
                 for group, scope_of in (("heads", "head_scope"), ("neurons", "neuron_scope"))
             }
         else:

@@ -2,7 +2,7 @@
 
 ``draw`` keeps exactly ``N - floor(removed * N)`` units. Of equal scores the earlier layer's, then the lower index is
 kept: stable across machines, which a threshold on floats is not (coefficients travel about 1 % in a search and tie
-often). Every layer keeps at least ``floor`` units: the best of each layer are reserved first, the rest of the budget
+often). Every layer keeps at least one unit: the best of each layer is reserved first, the rest of the budget
 goes to the best of the others, so the total stays exact (EarlyRobust's repair, without its re-computed threshold).
 
 ``rounded`` brings the number that each layer keeps to a multiple that matrix kernels like. ``draw_weights`` draws
@@ -34,33 +34,27 @@ def removed_count(total: int, removed: float) -> int:
     return math.floor(removed * total + 1e-9)
 
 
-def draw(
-    scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global", floor: int = 1, rule: Rule = "exact"
-) -> Group:
+def draw(scores: Sequence[np.ndarray], removed: float, *, scope: Scope = "global", rule: Rule = "exact") -> Group:
     """Masks (True = kept), one per layer, that remove the fraction ``removed`` of the units with the lowest scores."""
     _check_fraction(removed)
     one_of("the scope of a draw", scope, get_args(Scope))
     one_of("the rule of a draw", rule, get_args(Rule))
     layers = [np.asarray(s, dtype=np.float64).reshape(-1) for s in scores]
     _check_finite(layers)
-    if any(len(s) < floor for s in layers):
-        raise TicketsError(f"a layer has fewer than {floor} units to keep", hint="lower the floor", code="draw.floor")
     choose = _exact if rule == "exact" else _quantile
     groups = [[s] for s in layers] if scope == "layer" else [layers]
-    return _read_only([mask for group in groups for mask in choose(group, removed, floor)])
+    return _read_only([mask for group in groups for mask in choose(group, removed)])
 
 
-def _exact(layers: list[np.ndarray], removed: float, floor: int) -> list[np.ndarray]:
+def _exact(layers: list[np.ndarray], removed: float) -> list[np.ndarray]:
     total = sum(map(len, layers))
     keep = total - removed_count(total, removed)
-    if keep < floor * len(layers):
-        message = (
-            f"removing {removed:.4g} of {total} units leaves {keep}, fewer than {floor} in each of {len(layers)} layers"
-        )
+    if keep < len(layers):
+        message = f"removing {removed:.4g} of {total} units leaves {keep}, fewer than the {len(layers)} layers"
         raise TicketsError(message, hint="remove less", code="draw.floor")
     masks = [np.zeros(len(s), dtype=bool) for s in layers]
     for mask, score in zip(masks, layers, strict=True):
-        mask[np.argsort(-score, kind="stable")[:floor]] = True
+        mask[np.argmax(score)] = True
     flat = np.concatenate(masks)
     order = np.argsort(-np.concatenate(layers), kind="stable")
     rest = order[~flat[order]]
@@ -68,17 +62,17 @@ def _exact(layers: list[np.ndarray], removed: float, floor: int) -> list[np.ndar
     return [part.copy() for part in np.split(flat, np.cumsum([len(s) for s in layers])[:-1])]
 
 
-def _quantile(layers: list[np.ndarray], removed: float, floor: int) -> list[np.ndarray]:
+def _quantile(layers: list[np.ndarray], removed: float) -> list[np.ndarray]:
     """The released rule: strictly above numpy's interpolated quantile, with repair; over-prunes under ties."""
     work = [s.copy() for s in layers]
     while True:
         with np.errstate(invalid="ignore"):  # between two reserved units (inf) the threshold is NaN, refused below
             threshold = np.quantile(np.concatenate(work), removed, method="linear")
         if not np.isfinite(threshold):
-            message = f"removing {removed:.4g} cannot leave {floor} units in every layer"
+            message = f"removing {removed:.4g} cannot leave a unit in every layer"
             raise TicketsError(message, hint="remove less, or rule='exact'", code="draw.floor")
         masks = [s > threshold for s in work]
-        empty = [i for i, mask in enumerate(masks) if mask.sum() < floor]
+        empty = [i for i, mask in enumerate(masks) if not mask.any()]
         if not empty:
             return masks
         for i in empty:
