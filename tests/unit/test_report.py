@@ -31,7 +31,7 @@ from robust_tickets.report.html import ENVIRONMENT, MACROS, read_folders, write_
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.tables import Cell, Column, Row, Table, arms_table, to_markdown
 from robust_tickets.report.terminal import Summary, figures
-from robust_tickets.report.text_diff import folded, marked
+from robust_tickets.report.text_diff import folded
 from robust_tickets.report.verdict import contest, total_seconds, verdict
 from robust_tickets.ticket.ticket import Ticket
 
@@ -422,8 +422,8 @@ def test_the_curve_is_that_of_the_result(tmp_path: Path) -> None:
         ("film good", "film", "film<del> good</del>"),
     ],
 )
-def test_changed_words_are_marked(before, after, want):
-    shown = MACROS.quote(marked(before, after))
+def test_changed_words_are_folded(before, after, want):
+    shown = MACROS.quote(folded(before, after))
     assert shown == f'<blockquote dir="auto"><bdi dir="auto">{want}</bdi></blockquote>'
 
 

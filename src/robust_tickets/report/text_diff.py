@@ -6,9 +6,9 @@ The marks come from comparing the two texts word by word, not from the attack's 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import groupby, takewhile
+from typing import NamedTuple
 
 LONG = 70  # words; a text up to that long is shown whole
 NEAR = 20  # unchanged words shown on either side of a change
@@ -17,22 +17,11 @@ QUADRATIC = 1_000_000  # pairs of words above which the comparison takes short c
 _WORDS = re.compile(r"[\w'’-]+|\s+|[^\w\s]")
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """A stretch of a marked text: "", "del" or "ins", and the text so marked; ``fold``: the label under which it is folded away."""
 
     parts: list[tuple[str, str]]
     fold: str = ""
-
-
-def marked(before: str, after: str) -> list[Piece]:
-    """``after`` with every changed word marked and what it replaced struck out before it."""
-    return _pieces(before, after, near=len(after))
-
-
-def folded(before: str, after: str) -> list[Piece]:
-    """``marked``, with what is unchanged in a long text folded away."""
-    return _pieces(before, after, near=NEAR)
 
 
 def opening(text: str) -> list[Piece]:
@@ -42,26 +31,23 @@ def opening(text: str) -> list[Piece]:
     return [Piece([("", _clip(first))]), *([Piece([("", _clip(rest))], "more")] if rest else [])]
 
 
-def _pieces(before: str, after: str, near: int) -> list[Piece]:
-    """The changes, and ``near`` unchanged words on either side of each."""
+def folded(before: str, after: str) -> list[Piece]:
+    """``after`` with every changed word marked and what it replaced struck out before it; what is unchanged in a long text is folded."""
     runs, pieces, parts = _runs(_WORDS.findall(before), _WORDS.findall(after)), list[Piece](), list[tuple[str, str]]()
     for place, (same, old, new) in enumerate(runs):
         gone, come = "".join(old), "".join(new)
-        first, last = place == 0, place == len(runs) - 1
         if not same:
             parts += [("del", _clip(gone))] if gone.strip() else []
             parts += [("", " ")] if gone.strip() and come.strip() else []
             parts.append(("ins" if come.strip() else "", _clip(come)))
-        elif len(new) <= 2 * max(LONG, 2 * near):  # a word and a space are two tokens
+        elif len(new) <= 2 * LONG:  # a word and a space are two tokens
             parts.append(("", _clip(come)))
         else:
-            start, end = 0 if first else 2 * near, len(new) - (0 if last else 2 * near)
-            before_, middle, after_ = ("".join(part) for part in (new[:start], new[start:end], new[end:]))
-            pieces += [
-                Piece([*parts, ("", before_)]),
-                Piece([("", _clip(middle))], f"{len(middle.split())} words unchanged"),
-            ]
-            parts = [("", after_)]
+            start, end = 2 * NEAR * (place > 0), len(new) - 2 * NEAR * (place < len(runs) - 1)
+            first, middle, last = ("".join(part) for part in (new[:start], new[start:end], new[end:]))
+            fold = f"{len(middle.split())} words unchanged"
+            pieces += [Piece([*parts, ("", first)]), Piece([("", _clip(middle))], fold)]
+            parts = [("", last)]
     return [*pieces, Piece([part for part in parts if part[1]])]
 
 

@@ -56,6 +56,10 @@ class Drawn:
         return charts.join(panel.svg for panel in self.panels)
 
     @property
+    def ran(self) -> bool:
+        return any(panel.svg for panel in self.panels)
+
+    @property
     def why(self) -> str:
         return " ".join(dict.fromkeys(panel.why for panel in self.panels if panel.why))
 

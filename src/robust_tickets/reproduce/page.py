@@ -52,22 +52,6 @@ from robust_tickets.reproduce.protocol import part_of
 from robust_tickets.reproduce.tables import Filled, FilledCell, fill, grouped
 from robust_tickets.stats.compare_runs import FEWEST_RUNS, FEWEST_SHOWN
 
-_LOADER = ChoiceLoader([PackageLoader("robust_tickets.reproduce"), PackageLoader("robust_tickets.report")])
-CHIPS = {
-    "more robust": "sure",
-    "less robust": "worse",
-    "equivalent": "same",
-    "undecided": "open",
-    "too few runs": "few",
-}
-USED = (
-    anchor_of, arm_title, attack_title, claims.qualified, claims.word, exact, Job, metric_title, number, place, plural, printed_as,
-    seconds, swatch, task_title, variant,
-)  # fmt: skip
-PAGES = html.ENVIRONMENT.overlay(loader=_LOADER)
-PAGES.globals = {**PAGES.globals, **{one.__name__: one for one in USED}, "chips": CHIPS, "FEWEST_SHOWN": FEWEST_SHOWN}
-PARTS: Any = PAGES.get_template("parts.html.j2").module
-
 
 def document(template: str, title: str, **context: Any) -> str:
     """A page of these results with their style and script."""
@@ -96,15 +80,25 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         id: answer(id, every, outcomes) for id, every in judged.items() if any(one.comparison for one in every)
     }
     goal = claims.fixed()["goals"]["family"]
+    groups = by_task(one for one in found if one.units)
     answers = {
         "questions": questions.values(),
         "goals": claims.goals(outcomes, folder, judged[goal]) if goal in questions else (),
         "seeds": seeds(found, outcomes),
     }
-    papers = [(f"paper-{one.id}", one.name, "paper", paper_part(one, filled, drawn)) for one in published.papers()]
+    made = {id: table(one) for id, one in filled.items()} | drawn
+    papers = [
+        (
+            f"paper-{paper.id}",
+            paper.name,
+            "paper",
+            (paper, [(one, made[one.id]) for one in of if one.paper == paper.id]),
+        )
+        for paper in published.papers()
+    ]
     sections: list[tuple[str, str, str, Any]] = [  # key, title, macro, its values
         ("answers", "Answers", "answers", answers if any(answers.values()) else None),
-        ("board", "Leaderboard", "boards", boards(found)),
+        ("board", "Leaderboard", "boards", groups),
         ("trade", "Cost", "trade", trade_off(found, outcomes)),
         ("length", "Length", "lengths", lengths(outcomes, {one.arm: one.place for one in found})),
         *papers,
@@ -112,7 +106,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         ("missing", "Not run", "missing", missing(list(filled.values()), drawn, outcomes)),
         ("runs", "Every run", "origins", origins(found)),
     ]
-    sections = [one for one in sections if one[3] and not (isinstance(one[3], Drawn) and not one[3].svg)]
+    sections = [one for one in sections if one[3] and not (isinstance(one[3], Drawn) and not one[3].ran)]
     counts = [one.counts() for one in filled.values()]
     tried = sum(attack.tried for outcome in outcomes for attack in outcome.attacks)
     reached, of_all = (numbers.count(sum(one[kind] for one in counts)) for kind in ("filled", "numbers"))
@@ -126,7 +120,6 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         (numbers.count(tried), "attacks on texts", plural(len(attacks_on(found)), "kind")),
         (reached, "published numbers", f"of {of_all}, with ours beside them"),
     ]
-    first = next(iter(by_task(one for one in found if one.units).items()), None)
     part = sum(part_of(outcome.notes) is not None for outcome in outcomes)
     return document(
         "page.html.j2",
@@ -134,7 +127,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
         partial=f"{part} of {len(outcomes)}" if part else "",
         short=[one for id, one in questions.items() if id in ("A", "B")],
         tiles=tiles,
-        first=first and {"where": place(*first[0]), "strips": strips(first[1]), "chosen": chosen(first[1])},
+        first=next(iter(groups.items()), None),
         sections=sections,
         count=len(outcomes),
     )
@@ -147,6 +140,14 @@ def chosen(found: Sequence[Standing]) -> str:
 
 
 # --- the questions that were fixed before the runs
+
+CHIPS = {
+    "more robust": "sure",
+    "less robust": "worse",
+    "equivalent": "same",
+    "undecided": "open",
+    "too few runs": "few",
+}
 
 
 def answer(id: str, judged: Sequence[claims.Judged], outcomes: Sequence[Outcome] = ()) -> dict[str, Any]:
@@ -251,16 +252,6 @@ OWN = ("clean", "encoder_millions", "flops", "seconds")  # columns beside the at
 KEYS = {"encoder_millions": "encoder"}  # as the page calls a column
 
 
-def boards(found: Sequence[Standing]) -> dict[str, Any] | None:
-    """Leaderboards of all tasks; the first task's figures are at the top of the page."""
-    groups = by_task(one for one in found if one.units)
-    tasks = [
-        {"where": place(*key), "strips": strips(members) if i else [], "board": board(key, members)}
-        for i, (key, members) in enumerate(groups.items())
-    ]
-    return {"tasks": tasks, "legend": [MEASURES[name] for name in OWN]} if tasks else None
-
-
 def board(key: Key, found: Sequence[Standing]) -> dict[str, Any]:
     """The table; sorted by its first column, the attack that most arms met, as the heading says."""
     met: list[tuple[Against | None, str]] = [(attack, "clean") for attack in attacks_on(found)]
@@ -299,34 +290,19 @@ def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> list[tu
             parts.append(
                 (pareto(outcomes, task=task, attack=attack.name, backbone=backbone, looks=looks), chosen(members))
             )
-    return [(drawn, words) for drawn, words in parts if drawn.svg]
+    return [(drawn, words) for drawn, words in parts if drawn.ran]
 
 
 # --- a paper: its tables with ours beside them, its figures redrawn from our runs
 
 
-def paper_part(paper: published.Paper, filled: Mapping[str, Filled], drawn: Mapping[str, Drawn]) -> dict[str, Any]:
-    """Tables with runs of ours first; those without are folded together, so that a reader meets results before gaps."""
-    parts = [one for one in published.tables() if one.paper == paper.id]
-    ran = {one.id: bool(filled[one.id].ran if one.kind == "table" else drawn[one.id].svg) for one in parts}
-    shown, idle = (
-        [
-            (one, table(filled[one.id]) if one.kind == "table" else drawn[one.id])
-            for one in parts
-            if ran[one.id] is there
-        ]
-        for there in (True, False)
-    )
-    return {"paper": paper, "shown": shown, "idle": idle}
-
-
 def table(filled: Filled) -> dict[str, Any]:
     """A table with our runs; tasks without runs are folded."""
-    of, ran = published.table(filled.id), {cell.task for cell in filled.ran}
+    of, tasks = published.table(filled.id), {cell.task for cell in filled.ran}
     return {
-        "counts": filled.counts(),
-        "ran": _grid(filled, [task for task in of.tasks if task in ran]),
-        "rest": _grid(filled, [task for task in of.tasks if task not in ran]),
+        "filled": filled,
+        "ran": [task for task in of.tasks if task in tasks],
+        "rest": [task for task in of.tasks if task not in tasks],
         "claims": answer(of.id, filled.claims) if any(one.comparison for one in filled.claims) else None,
         "substituted": list(dict.fromkeys(words for cell in filled.ran for words in cell.reading.substituted)),
         "notes": merged(words for cell in filled.ran for words in cell.reading.notes),
@@ -334,7 +310,7 @@ def table(filled: Filled) -> dict[str, Any]:
     }
 
 
-def _grid(filled: Filled, tasks: Sequence[str]) -> dict[str, Any] | None:
+def grid(filled: Filled, tasks: Sequence[str]) -> dict[str, Any]:
     """A table's cells; accuracies before speed and size, since a phone shows the first columns."""
     of = published.table(filled.id)
     columns = sorted(of.columns, key=lambda one: one.metric.startswith("speedup") or one.metric.endswith("_millions"))
@@ -350,7 +326,7 @@ def _grid(filled: Filled, tasks: Sequence[str]) -> dict[str, Any] | None:
             rows.append((line[0], any(cell.ours for found in cells for cell in found), pairs))
         shown.append((task, rows))
     names = ", ".join(map(task_title, tasks))
-    return {"label": f"{of.id}, {names}", "names": names, "columns": columns, "tasks": shown} if tasks else None
+    return {"label": f"{of.id}, {names}", "names": names, "columns": columns, "tasks": shown}
 
 
 def _paired(
@@ -441,3 +417,21 @@ def _accuracies(one: Standing, outcome: Outcome) -> list[float | None]:
     attacked = [attack.on(outcome) for attack in one.attacks]
     shares = [found.share("aua") if found else None for found in attacked]
     return [number(outcome, outcome.clean.get("accuracy")), *shares]
+
+
+# --- what the templates call
+
+_LOADER = ChoiceLoader([PackageLoader("robust_tickets.reproduce"), PackageLoader("robust_tickets.report")])
+USED = (
+    anchor_of, arm_title, attack_title, claims.qualified, claims.word, exact, Job, metric_title, number, place, plural, printed_as,
+    seconds, swatch, task_title, variant,
+)  # fmt: skip
+KNOWN = {
+    "chips": CHIPS,
+    "FEWEST_SHOWN": FEWEST_SHOWN,
+    "legend": [MEASURES[name] for name in OWN],
+    "page": {"board": board, "chosen": chosen, "grid": grid, "strips": strips},
+}
+PAGES = html.ENVIRONMENT.overlay(loader=_LOADER)
+PAGES.globals = {**PAGES.globals, **{one.__name__: one for one in USED}, **KNOWN}
+PARTS: Any = PAGES.get_template("parts.html.j2").module
