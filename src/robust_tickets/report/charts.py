@@ -7,9 +7,9 @@ what they name, not beside it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from typing import NamedTuple
 
 from markupsafe import Markup, escape
@@ -167,19 +167,6 @@ class Axis(NamedTuple):
         steps = (1, 2, 5) if high - low <= 2 else (1,)
         found = [step * 10**power for power in range(math.floor(low), math.ceil(high) + 1) for step in steps]
         return Axis(name, low, high, [(math.log10(t), count(t)) for t in found if low <= math.log10(t) <= high + 1e-9])
-
-    @staticmethod
-    def at(name: str, values: Iterable[float], write: Callable[[float], str]) -> Axis:
-        """Ticks at the values themselves, or every second, third … of them, so that their numbers do not touch."""
-        own = sorted(set(values)) or [0.0, 1.0]
-        pad = 0.04 * (own[-1] - own[0]) or 0.5 * abs(own[0]) or 0.5
-        scale = Scale(own[0] - pad, own[-1] + pad, LEFT, RIGHT)
-
-        def apart(kept: Sequence[float]) -> bool:
-            return all(scale(b) - scale(a) > 4.5 * len(write(a) + write(b)) + 6 for a, b in pairwise(kept))
-
-        kept = next(some for step in range(1, len(own) + 1) if apart(some := own[::step]))
-        return Axis(name, scale.low, scale.high, [(value, write(value)) for value in kept])
 
     def across(self, start: float, end: float, top: float, bottom: float) -> tuple[Scale, list[Markup]]:
         """The scale of an axis below a plot, and what is drawn of it."""

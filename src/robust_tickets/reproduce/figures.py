@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -111,15 +111,10 @@ def draw(id: str, rows: Sequence[Row], outcomes: Sequence[Outcome], flavour: Fla
         lacking = f"; needs {what}" if (what := needs(backbone, task, outcomes)) else ""
         if id in MAPS + LAYERS + GATES:
             where = backbone_title(backbone) if id in TASKLESS else place(task, backbone)
-            panels += (
-                _searched(id, where, made, here) if here else [Panel(title=where, why=f"{where}: not run{lacking}.")]
-            )
+            none = [Panel(title=where, why=f"{where}: not run{lacking}.")]
+            panels += _searched(id, where, made, here) if here else none
         else:
-            points = [
-                Swept(row.name, _axis(id, row), row.x, row.arm)
-                for row in made
-                if row.backbone == backbone and task in row.tasks
-            ]
+            points = [_swept(id, row) for row in made if row.backbone == backbone and task in row.tasks]
             panels += sweep(place(task, backbone), points, here, lacking)
     if id in LAYERS:
         words = layers_caption(own, WORDS) + (f" {WORDS['last']}" if instead else "")
@@ -145,33 +140,32 @@ def _instead(names: Collection[str], own: Sequence[Outcome], outcomes: Sequence[
 # --- lines: gates along a search, and accuracy against what is swept
 
 
-class Axis(NamedTuple):
-    """The swept setting; ``factor`` makes percent of shares."""
+class Swept(NamedTuple):
+    """A point of a line: the arm that makes it, and its place on the axis; ``look`` numbers the line, if the page does elsewhere."""
 
-    title: str
-    factor: float = 1.0
+    name: str
+    axis: str
+    x: float | None  # none where the swept setting does not apply
+    arm: str
+    look: int | None = None
 
-    def words(self, x: float) -> str:
-        shown = self.factor * x
-        return f"{shown:.2g}" if abs(shown) < 10 else f"{shown:.3g}"
 
-
-AXES = {
-    "ER-F3": Axis("threshold gamma"),
-    "RT-F2": Axis("weights removed, %", 100),
-    "RT-F4": Axis("epoch, of a schedule of 10"),
-}
-EPOCH, LENGTH = Axis("epoch"), Axis("epochs of training")
+AXES = {"ER-F3": "threshold gamma", "RT-F2": "weights removed, %", "RT-F4": "epoch, of a schedule of 10"}
 MAIN = ("textfooler-real", "textfooler-substitute")
 MOST = 60  # points of a line; a longer trace is thinned evenly
 MEASURES = {"R": "R, the mean chance of a gate to be open, %", "exact": "gates at exactly 0 or 1, %"}
-Points = list[tuple[float | None, Reading]]  # by place along the axis; none where the swept setting does not apply
-Lines = Mapping[str, tuple[int, Points]]  # by name: the number that gives colour, marker and dash, and the points
+Points = list[tuple[float | None, Reading]]  # by place along the axis
+Lines = dict[str, tuple[int, Points]]  # by name: the number that gives colour, marker and dash, and the points
 
 
-def _axis(id: str, row: Row) -> Axis:
+def _swept(id: str, row: Row) -> Swept:
     part = "neurons" if "neuron" in f"{row.name} {row.arm}".lower() else "heads"
-    return AXES.get(id) or Axis(f"{part} removed, %", 100)
+    axis = AXES.get(id) or f"{part} removed, %"
+    return Swept(row.name, axis, 100 * row.x if row.x is not None and axis.endswith("%") else row.x, row.arm)
+
+
+def _words(x: float | None) -> str:
+    return "–" if x is None else f"{x:.2g}" if abs(x) < 10 else f"{x:.3g}"
 
 
 def _searched(id: str, where: str, rows: Sequence[Row], own: Sequence[Outcome]) -> list[Panel]:
@@ -185,7 +179,7 @@ def _searched(id: str, where: str, rows: Sequence[Row], own: Sequence[Outcome]) 
     for key, what in MEASURES.items():
         traced = {name: (i, _traced(arm, own, key)) for i, (arm, name) in enumerate(names.items())}
         series = {name: line for name, line in traced.items() if line[1]}
-        panels += [lines(where, what, EPOCH, series, (0, 100), plain=True)] if series else []
+        panels += [lines(where, what, "epoch", series, (0, 100), plain=True)] if series else []
     return panels or [Panel(title=where, why=f"{where}: the runs there are traced no gates.")]
 
 
@@ -201,14 +195,11 @@ def _traced(arm: str, outcomes: Sequence[Outcome], key: str) -> Points:
     return [(x, Reading(name=arm, runs=tuple(at[x]))) for x in epochs]
 
 
-def lines(title: str, what: str, axis: Axis, series: Lines, up: charts.Interval, *, plain: bool = False) -> Panel:
+def lines(title: str, what: str, axis: str, series: Lines, up: charts.Interval, *, plain: bool = False) -> Panel:
     """One panel: ``what`` is measured on a scale over ``up``; ``plain`` lines have neither markers nor single runs."""
     every = [x for _, points in series.values() for x, _ in points if x is not None]
-    across = (
-        charts.Axis.linear(axis.title, min(every), max(every))
-        if plain
-        else charts.Axis.at(axis.title, every, axis.words)
-    )
+    pad = 0.0 if plain else 0.04 * (max(every) - min(every)) or 0.5
+    across = charts.Axis.linear(axis, min(every) - pad, max(every) + pad)
     drawn, table = [], []
     for name, (index, points) in series.items():
         level = [(end, one) for x, one in points if x is None for end in (across.low, across.high)]  # not swept
@@ -229,8 +220,8 @@ def lines(title: str, what: str, axis: Axis, series: Lines, up: charts.Interval,
         )
         for x, one in points:
             each = " ".join(f"{value:.1f}" for value in one.values)
-            table.append((name, "–" if x is None else axis.words(x), *one.cells, each))
-    heads, name = ("Line", axis.title, "Mean", "95 % interval", "Runs", "Each run"), f"{title}: {what}"
+            table.append((name, _words(x), *one.cells, each))
+    heads, name = ("Line", axis, "Mean", "95 % interval", "Runs", "Each run"), f"{title}: {what}"
     y = charts.Axis.linear(what if len(what) < 30 else "accuracy under attack, %", *up)
     sources = dict.fromkeys(source for _, points in series.values() for _, one in points for source in one.sources)
     return Panel(
@@ -241,16 +232,6 @@ def lines(title: str, what: str, axis: Axis, series: Lines, up: charts.Interval,
     )
 
 
-class Swept(NamedTuple):
-    """A point of a line: the arm that makes it, and its place on the axis; ``look`` numbers the line, if the page does elsewhere."""
-
-    name: str
-    axis: Axis
-    x: float | None
-    arm: str
-    look: int | None = None
-
-
 def sweep(where: str, points: Sequence[Swept], outcomes: Sequence[Outcome], lacking: str = "") -> list[Panel]:
     """A panel for every measure and swept setting on a task, and one that names what is missing and ``lacking``."""
     counts = Counter(one.name for one in points)
@@ -259,10 +240,22 @@ def sweep(where: str, points: Sequence[Swept], outcomes: Sequence[Outcome], lack
     own = [one for one in outcomes if one.unit.arm in {point.arm for point in points}]
     done = {one.unit.arm for one in own if one.unit.repeat == 0 and one.clean}  # not only searched
     enough = max(Counter(one.name for one in points if one.arm in done and one.x is not None).values(), default=0) > 1
-    attacks = textfoolers(own)
-    panels = _sweep(where, points, own, attacks) if enough else []
+    attacks, panels = textfoolers(own), list[Panel]()
+    axes = dict.fromkeys(one.axis for one in points if one.x is not None)
+    found = {
+        (axis, attack): series
+        for axis in (axes if enough else ())
+        for attack in ("", *attacks)
+        if (series := _series([one for one in points if one.x is None or one.axis == axis], attack, own))
+    }
+    for (axis, attack), series in found.items():  # those of one measure share their scale
+        alike = [line for (_, other), some in found.items() if other == attack for _, line in some.values()]
+        values = [v for line in alike for _, one in line for v in (*one.values, *(one.band or ()))]
+        low, high = around(values, max(1.0, 0.08 * (max(values) - min(values))))
+        what = f"accuracy under {attack_title(attack)}, %" if attack else "clean accuracy, %"
+        panels.append(lines(where, what, axis, series, (low, high) if high > low else (low - 1, high + 1)))
     if unrun := [one for one in points if one.arm not in done]:
-        missing = [one.name if one.x is None else f"{one.name} at {one.axis.words(one.x)}" for one in unrun]
+        missing = [one.name if one.x is None else f"{one.name} at {_words(one.x)}" for one in unrun]
         named = f" of {len(points)} points {', '.join(missing)}" if len(unrun) < len(points) else ""
         panels.append(Panel(title=where, why=f"{where}: not run{named}{lacking}."))
     if enough and not attacks:
@@ -270,28 +263,19 @@ def sweep(where: str, points: Sequence[Swept], outcomes: Sequence[Outcome], lack
     return panels
 
 
-def _sweep(where: str, points: Sequence[Swept], own: Sequence[Outcome], attacks: Sequence[str]) -> list[Panel]:
-    """The panels of one task; those of one measure share their scale."""
-    unit, found = own[0].unit, dict[tuple[Axis, str], Lines]()
-    about: dict[str, Any] = {"task": unit.task, "backbone": unit.backbone, "flavour": unit.flavour}
-    for axis in dict.fromkeys(one.axis for one in points if one.x is not None):
-        for attack in ("", *attacks):
-            how: dict[str, Any] = {"metric": "aua", "attack": attack} if attack else {"metric": "clean"}
-            series: dict[str, tuple[int, Points]] = {}
-            for index, name in enumerate(dict.fromkeys(one.name for one in points)):
-                line = [one for one in points if one.name == name and (one.x is None or one.axis == axis)]
-                read = [(one.x, read_runs(Wanted(arm=one.arm, **about, **how), own)) for one in line]
-                if known := [(x, one) for x, one in read if one.units]:
-                    series[name] = (index if line[0].look is None else line[0].look, known)
-            found |= {(axis, attack): series} if series else {}
-    panels = []
-    for (axis, attack), drawn in found.items():
-        every = [line for (_, other), some in found.items() if other == attack for line in some.values()]
-        values = [v for _, of_line in every for _, one in of_line for v in (*one.values, *(one.band or ()))]
-        low, high = around(values, max(1.0, 0.08 * (max(values) - min(values))))
-        what = f"accuracy under {attack_title(attack)}, %" if attack else "clean accuracy, %"
-        panels.append(lines(where, what, axis, drawn, (low, high) if high > low else (low - 1, high + 1)))
-    return panels
+def _series(points: Sequence[Swept], attack: str, own: Sequence[Outcome]) -> Lines:
+    """Clean accuracy, or that under an attack, of each line that was run."""
+    unit, metric = own[0].unit, "aua" if attack else "clean"
+    wanted = Wanted(
+        arm="", task=unit.task, metric=metric, attack=attack or None, backbone=unit.backbone, flavour=unit.flavour
+    )
+    series: Lines = {}
+    for index, name in enumerate(dict.fromkeys(one.name for one in points)):
+        line = [one for one in points if one.name == name]
+        read = [(one.x, read_runs(replace(wanted, arm=one.arm), own)) for one in line]
+        if known := [(x, one) for x, one in read if one.units]:
+            series[name] = (index if line[0].look is None else line[0].look, known)
+    return series
 
 
 def textfoolers(outcomes: Sequence[Outcome]) -> tuple[str, ...]:
@@ -315,7 +299,7 @@ def lengths(outcomes: Sequence[Outcome], looks: Mapping[str, int] | None = None)
             look = (looks or {}).get(base, len(looks or ()) + k)
             points = [(x, arm) for x, arm in sorted([*swept(name), (usual, base)]) if arm in there]
             if len(points) > 1:
-                shown += [Swept(arms()[base].title, LENGTH, x, arm, look) for x, arm in points]
+                shown += [Swept(arms()[base].title, "epochs of training", x, arm, look) for x, arm in points]
         panels += sweep(place(task, backbone), shown, here) if shown else []
     return Drawn(id="Lengths", caption=WORDS["lines"], panels=tuple(panel for panel in panels if panel.svg))
 
