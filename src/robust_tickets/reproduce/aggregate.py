@@ -129,7 +129,7 @@ def seconds(outcome: Outcome, search: bool = True) -> float | None:
 def _work(outcome: Outcome) -> float | None:
     from robust_tickets.reproduce.cost import work
 
-    return work(outcome)
+    return number(outcome, work(outcome))
 
 
 def _millions(outcome: Outcome, name: str) -> float | None:
