@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from html.parser import HTMLParser
+
 HOSTILE = (
     "</script><img src=x onerror=alert(1)>",
     "</style><script>alert(1)</script>",
@@ -12,3 +14,24 @@ HOSTILE = (
     "override \u202egnirts\u202c isolate \u2066x\u2069 mark \u200f \u061c",
     "javascript:alert(1) [bold red]markup[/] {braces} %s",
 )
+
+
+class Elements(HTMLParser):
+    """The elements of a page with the names of their attributes; ``odd`` counts comments and other declarations."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, tuple[str, ...]]] = []
+        self.odd = 0
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.found.append((tag, tuple(sorted(name for name, _ in attrs))))
+
+    handle_startendtag = handle_starttag
+
+    def handle_comment(self, data: str) -> None:
+        self.odd += 1
+
+    unknown_decl = handle_pi = handle_comment

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import io
 import json
-from html.parser import HTMLParser
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +13,7 @@ from markupsafe import Markup
 from rich.console import Console
 
 from fake_run import make_run
-from hostile import HOSTILE
+from hostile import HOSTILE, Elements
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import clean
 from robust_tickets.report.charts import tag, visible
@@ -22,31 +21,6 @@ from robust_tickets.report.html import MACROS, write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.terminal import Summary
 from robust_tickets.report.text_diff import folded, opening
-
-
-class Elements(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[str, tuple[str, ...]]] = []
-        self.comments = 0
-
-    def handle_starttag(self, tag, attrs):
-        self.found.append((tag, tuple(sorted(name for name, _ in attrs))))
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-
-    def handle_comment(self, data):
-        self.comments += 1
-
-    unknown_decl = handle_pi = handle_comment
-
-
-def elements(text: str) -> Elements:
-    parser = Elements()
-    parser.feed(text)
-    parser.close()
-    return parser
 
 
 @pytest.fixture(scope="module")
@@ -87,12 +61,12 @@ def hostile_page(tmp_path_factory):
 def test_hostile_texts_stay_texts(hostile_page):
     _, path = hostile_page
     text = path.read_bytes().decode("utf-8")  # strict: a lone surrogate would fail here
-    page = elements(text)
+    page = Elements(text)
     names = [name for name, _ in page.found]
     assert names.count("script") == 1
     assert names.count("style") == 1
     assert "img" not in names
-    assert page.comments == 0
+    assert page.odd == 0
     assert not [attrs for _, attrs in page.found if any(a.startswith("on") or a in ("src", "style") for a in attrs)]
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
     assert "&lt;svg onload=alert(1)&gt;⟨U+202E⟩.json" in text
@@ -136,12 +110,12 @@ def test_a_path_out_of_the_run_folder_is_not_followed(tmp_path):
 def test_any_text_survives_as_text(words):
     written = tag("p", words, title=words)
     written.encode("utf-8")
-    assert [name for name, _ in elements(written).found] == ["p"]
+    assert [name for name, _ in Elements(written).found] == ["p"]
     inner = written[written.index(">") + 1 : -4] if "<" not in words else None
     if inner is not None:
         assert html.unescape(inner) == clean(words)
     assert clean(clean(words)) == clean(words)
-    assert {name for name, _ in elements(MACROS.quote(folded(words, words[::-1]))).found} <= {
+    assert {name for name, _ in Elements(MACROS.quote(folded(words, words[::-1]))).found} <= {
         "blockquote",
         "bdi",
         "ins",
@@ -189,9 +163,9 @@ def hostile_attack(tmp_path_factory):
 
 def test_a_hostile_attack_folder_stays_text(hostile_attack):
     text = hostile_attack.read_bytes().decode("utf-8")
-    page = elements(text)
+    page = Elements(text)
     names = [name for name, _ in page.found]
-    assert (names.count("script"), names.count("style"), names.count("img"), page.comments) == (1, 1, 0, 0)
+    assert (names.count("script"), names.count("style"), names.count("img"), page.odd) == (1, 1, 0, 0)
     assert not [attrs for _, attrs in page.found if any(a.startswith("on") or a in ("src", "style") for a in attrs)]
     assert 'class="fold"' in text
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
@@ -207,4 +181,4 @@ def test_a_hostile_attack_folder_stays_text(hostile_attack):
 def test_any_two_texts_become_marks_and_folds_alone(before, after):
     written = MACROS.quote(folded(before, after)) + MACROS.quote(opening(before))
     written.encode("utf-8")
-    assert {name for name, _ in elements(written).found} <= {"blockquote", "bdi", "details", "summary", "ins", "del"}
+    assert {name for name, _ in Elements(written).found} <= {"blockquote", "bdi", "details", "summary", "ins", "del"}

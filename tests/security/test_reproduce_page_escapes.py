@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostile import HOSTILE
+from hostile import HOSTILE, Elements
 from outcomes import outcomes
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.aggregate import standings
@@ -20,30 +19,6 @@ from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page import PARTS, origins
 
 ORDER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
-
-
-class Elements(HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.found: list[tuple[str, tuple[str, ...]]] = []
-        self.words: list[str] = []
-        self.odd = 0
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.found.append((tag, tuple(sorted(name for name, _ in attrs))))
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.handle_starttag(tag, attrs)
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data)
-
-    def handle_comment(self, data: str) -> None:
-        self.odd += 1
-
-    unknown_decl = handle_pi = handle_comment
 
 
 @pytest.fixture(scope="module")

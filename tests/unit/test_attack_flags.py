@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacking import toy_victim
+from attacking import toy_victim, victim_of
 from calling import Capture
 from robust_tickets.attack.flags import CODES, flags_of
 from robust_tickets.attack.options import AttackOptions
@@ -119,12 +119,7 @@ def test_one_answer_to_texts_of_one_class_may_be_the_right_one() -> None:
     assert codes(only_answer=0, classes={0}) == ["one-class"]
 
 
-def by_word(texts: list[str]) -> np.ndarray:
-    p = np.array([0.8 if "good" in text.split() else 0.2 for text in texts])
-    return np.stack([1 - p, p], axis=1)
-
-
-CLF = Classifier.wrap(by_word, labels=["neg", "pos"])
+CLF = victim_of("good")
 
 
 def test_texts_seen_in_training_are_counted() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from attacking import victim_of
 from refusing import refused
 from robust_tickets.attack.example import ExampleState
 from robust_tickets.attack.greedy import GreedySearch
@@ -21,14 +22,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.resources import wordnet
 from tiny import tiny_classifier
 
-
-def wants_good(texts: list[str]) -> np.ndarray:
-    """Positive where "good" stands, by a margin that shrinks a little with every other change."""
-    p = np.array([0.8 if "good" in text.split() else 0.2 for text in texts])
-    return np.stack([1 - p, p], axis=1)
-
-
-CLF = Classifier.wrap(wants_good, labels=["neg", "pos"])
+CLF = victim_of("good")
 
 
 def test_queries_by_hand() -> None:

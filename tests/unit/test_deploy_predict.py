@@ -31,14 +31,14 @@ def clf() -> Classifier:
     return Classifier.wrap(longer, labels=["x", "x_"])
 
 
-def test_the_plain_names(tmp_path: Path) -> None:
-    data = tmp_path / "in.csv"
-    data.write_text("text\na\nbb\n")
-    told = predict_file(clf(), data, tmp_path / "out.csv")
-    assert told["written"] == ["line", "text", "predicted", "p_x", "p_x_", "problem"]
-    rows = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
-    assert [row["predicted"] for row in rows] == ["x_", "x"]
-    assert told["labels"] == {"x": 1, "x_": 1}
+def written_to(out: Path) -> list[dict[str, Any]]:
+    """The rows of a file."""
+    if out.suffix == ".parquet":
+        return pq.read_table(out).to_pylist()
+    lines = out.read_text().splitlines()
+    if out.suffix == ".jsonl":
+        return [json.loads(line) for line in lines]
+    return list(csv.DictReader(lines, delimiter="," if out.suffix == ".csv" else "\t"))
 
 
 @pytest.mark.parametrize(
@@ -65,11 +65,7 @@ def test_input_columns_keep_their_names_and_values(
         table = pq.read_table(out)
         kinds = [table.schema.field(name).type for name in written]
         assert kinds == [pa.int64(), pa.string(), pa.string(), pa.float64(), pa.float64(), pa.string()]
-        rows = table.to_pylist()
-    elif ending == "jsonl":
-        rows = [json.loads(line) for line in out.read_text().splitlines()]
-    else:
-        rows = list(csv.DictReader(out.read_text().splitlines(), delimiter="," if ending == "csv" else "\t"))
+    rows = written_to(out)
     assert list(rows[0]) == written
     assert [row[column] or None for row in rows] == ["a b", None, "c"]
     assert [row[written[-1]] or None for row in rows] == [None, "empty text", None]
@@ -96,12 +92,7 @@ def test_the_other_columns_go_along(tmp_path: Path, ending: str) -> None:
     told = predict_file(clf(), data, out, text="text")
     assert told["written"] == ["line", "text", "id", "p_x", "more", "predicted", "p_x__", "p_x_", "problem"]
     assert (told["rows"], told["bad"]) == (4, 2)
-    if ending == "parquet":
-        rows = pq.read_table(out).to_pylist()
-    elif ending == "jsonl":
-        rows = [json.loads(line) for line in out.read_text().splitlines()]
-    else:
-        rows = list(csv.DictReader(out.read_text().splitlines(), delimiter="," if ending == "csv" else "\t"))
+    rows = written_to(out)
     kept = [[row[name] if row[name] != "" else None for name in ("id", "p_x", "more")] for row in rows]
     as_text = [["7", "mine", '{"k": [1, null]}'], [None, "\ufffd", "true"], [None, None, None], [None, None, None]]
     assert kept == (

@@ -1,18 +1,21 @@
-"""What pyproject.toml declares is what the source imports, and the version stands in one place."""
+"""The source as a whole: what it imports is declared, the version stands in one place, and every error carries a code."""
 
 from __future__ import annotations
 
 import ast
+import copy
 import re
 import sys
 import tomllib
 from pathlib import Path
 
 import robust_tickets as rt
+from robust_tickets.errors import DamagedError, TicketsError
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 CALLED = {"yaml": "pyyaml"}  # imported by another name than it is installed by
+ERRORS = {"TicketsError", "DamagedError"}
 
 
 def normal(requirement: str) -> str:
@@ -61,3 +64,18 @@ def test_one_version() -> None:
 def test_the_page_for_an_index_has_no_relative_links() -> None:
     page = (ROOT / PROJECT["readme"]).read_text(encoding="utf-8")
     assert not re.findall(r"\]\((?!https://)[^)]*\)", page)
+
+
+def test_every_error_has_a_code() -> None:
+    for path in sorted((ROOT / "src").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS:
+                code = next((k.value.value for k in node.keywords if k.arg == "code"), "")
+                assert re.fullmatch(r"[a-z_]+\.[a-z_]+", code), f"{path}:{node.lineno}"
+
+
+def test_an_error_crosses_processes_whole() -> None:
+    error = DamagedError("what", hint="do", exit_code=3, code="file.json")
+    again = copy.copy(error)  # as pickle does it
+    assert isinstance(again, TicketsError)
+    assert (again.message, again.hint, again.exit_code, again.code) == ("what", "do", 3, "file.json")

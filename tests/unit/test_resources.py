@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from attacking import VARIES
+from attacking import VARIES, victim_of
 from refusing import refused
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.result import AttackResult
 from robust_tickets.cache import cache_folder
-from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.locate import digest_of
@@ -281,13 +280,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def attack(out: Path | None = None) -> AttackResult:
-    def judge(texts: list[str]) -> np.ndarray:
-        p = np.array([0.8 if "good" in text else 0.2 for text in texts])
-        return np.stack([1 - p, p], axis=1)
-
     recipe = TextFooler(vectors="vectors", encoder="my_words:encode", tagger="my_words:tag")
     split = Split.of([f"a good thing {i}{REST}" for i in range(6)], [1] * 6)
-    return recipe(Classifier.wrap(judge, labels=["neg", "pos"]), split, n=0, folder=out)
+    return recipe(victim_of("good"), split, n=0, folder=out)
 
 
 def test_a_function_is_known_by_its_name_and_its_file(folder: Path) -> None:

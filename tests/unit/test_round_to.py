@@ -73,6 +73,8 @@ def test_recipes_hand_it_on() -> None:
 
 def test_draw_on_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     RandomTicket(neurons=0.3)(tiny_classifier(neurons=40), folder=tmp_path / "t")
+    draw = ("draw", str(tmp_path / "t"), "--heads", "0.25", "--neurons", "0.5", "--out", str(tmp_path / "d"))
+    assert tickets(capsys, *draw)["removed"] == {"heads": 0.25, "neurons": 0.5}
     told = tickets(capsys, "draw", str(tmp_path / "t"), "--round-to", "8", "--out", str(tmp_path / "r"))
     assert told["rounded"]["round_to"] == 8
     assert told["rounded"]["neurons"] == [84, sum(widths(Ticket.load(tmp_path / "r")))]

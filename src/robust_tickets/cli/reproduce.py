@@ -232,7 +232,7 @@ def as_published(table: Table) -> Answer:
 
     cells, paper = papers.cells(table.id), papers.paper(table.paper)
     notes = [*table.notes, *papers.summary(table.id)]
-    metrics = {column.metric: papers.METRICS[column.metric] for column in table.columns}
+    metrics = {column.metric: TITLES["metrics"][column.metric] for column in table.columns}
     data = {
         **asdict(table), "source": table.source, "cells": [asdict(cell) for cell in cells], "notes": notes,
         "paper_notes": list(paper.notes), "findings": [asdict(one) for one in papers.findings(table.id)], "metrics": metrics,

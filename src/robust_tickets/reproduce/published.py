@@ -19,17 +19,6 @@ from robust_tickets.errors import TicketsError, did_you_mean
 
 PAPERS = ("er", "rt", "or")
 PERCENT = ("clean", "aua", "suc")
-METRICS = {
-    "clean": "accuracy on the clean test set, %",
-    "aua": "accuracy under attack, %: failed attacks out of all examples",
-    "suc": "attacks that succeed, %, out of those on examples that were right",
-    "queries": "mean number of questions an attack asks the model",
-    "speedup_vs_pgd": "training time of PGD over this one's",
-    "speedup_vs_freelb": "training time of FreeLB over this one's",
-    "speedup_lost_to_search": "what is to be taken off the speed-up if the search is charged to this task alone",
-    "encoder_millions": "parameters without embeddings, millions",
-    "total_millions": "parameters, millions",
-}
 
 
 @cache
