@@ -103,9 +103,7 @@ class Interrupt:
                     self._before[number] = signal.signal(number, self._note)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _note(self, number: int, frame: FrameType | None) -> None:
@@ -243,7 +241,9 @@ class TrainingRun:
     def _next(self) -> int | None:
         """Finish the step before and make another one; none when all are made."""
         self._finish_step()
-        if self._concluded or self._over() or self._asked:
+        if self._concluded:
+            return None
+        if self._over() or self._asked:
             self._conclude()
             return None
         self.loss = self._update(next(self._groups))
@@ -265,8 +265,6 @@ class TrainingRun:
             self._conclude()
 
     def _conclude(self) -> None:
-        if self._concluded:
-            return
         self._concluded = True
         self._reading.close()
         self._check_loss()
