@@ -27,6 +27,9 @@ def toml(name: str) -> dict[str, Any]:
     return tomllib.loads((files(__package__) / name).read_text("utf-8"))
 
 
+METRICS: Mapping[str, str] = toml("contents.toml")["metrics"]  # what each is
+
+
 @cache
 def _numbers() -> dict[str, Any]:
     return json.loads((files(__package__) / "published.json").read_text("utf-8"))  # type: ignore[no-any-return]
