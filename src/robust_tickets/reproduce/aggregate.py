@@ -207,9 +207,8 @@ def notes_of(outcome: Outcome) -> tuple[str, ...]:
 
 
 def _attacked(wanted: Wanted, own: Sequence[Outcome], folder: Path | None) -> Reading:
-    name, metric = wanted.attack, wanted.metric
-    pairs = [(outcome, one, wanted.split or outcome.clean.get("split")) for outcome in own for one in outcome.attacks]
-    found = [(outcome, one) for outcome, one, split in pairs if (one.name, one.split) == (name, split)]
+    name, metric, of = wanted.attack, wanted.metric, Against(name=wanted.attack or "", split=wanted.split or "")
+    found = [(outcome, one) for outcome in own if (one := of.on(outcome)) is not None]
     if not found:
         by = f" by {attack_phrase(name)}" + (f" on {wanted.split}" if wanted.split else "") if name else ""
         return _none(wanted, f"trained, not attacked{by}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ def make(folder: Path, outcomes: Sequence[Outcome]) -> str:
     answers = {
         "questions": questions.values(),
         "goals": claims.goals(outcomes, folder, judged[goal]) if goal in questions else (),
-        "seeds": seeds(found, outcomes),
+        "seeds": seeds(found),
     }
     made = {id: table(one) for id, one in filled.items()} | drawn
     papers = [
@@ -178,37 +179,36 @@ SPREADS = (
 MODELS = ("method", "seed", "runs", "models", "tickets", "versions of the code")
 
 
-def seeds(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> dict[str, Any] | None:
+def seeds(found: Sequence[Standing]) -> dict[str, Any] | None:
     """Whether a seed fixes a result: of every arm with a repeated seed, runs of one seed beside runs of other seeds."""
     rows, models, widest = list[Row](), list[tuple[str, ...]](), 0.0
-    for (task, backbone), members in by_task(found).items():
-        own = [o for o in outcomes if (o.unit.task, o.unit.backbone, o.unit.flavour) == (task, backbone, "corrected")]
-        again: dict[tuple[str, int], list[Outcome]] = {}
-        for outcome in (one for one in own if "trained" in one.inputs):  # else only its search was run
-            again.setdefault((outcome.unit.arm, outcome.unit.seed), []).append(outcome)
-        for (arm, seed), some in sorted(again.items()):
-            kinds = [{one.inputs["trained"] for one in some}, {one.ticket["digest"] for one in some if one.ticket}]
-            counts = (str(len(kind)) if kind else NONE for kind in (*kinds, {one.inputs.get("code") for one in some}))
-            if len(some) > 1:
-                models.append((f"{arm_title(arm)}, {place(task, backbone)}", str(seed), str(len(some)), *counts))
+    for (task, backbone), members in by_task(one for one in found if one.flavour == "corrected").items():
+        own, where = [outcome for one in members for outcome in one.outcomes], place(task, backbone)
+        whole = [one for one in own if "trained" in one.inputs]  # else only its search was run
+        for (arm, seed), every in groupby(whole, lambda one: (one.unit.arm, one.unit.seed)):
+            if len(some := list(every)) > 1:
+                kinds = [{one.inputs["trained"] for one in some}, {one.ticket["digest"] for one in some if one.ticket}]
+                counts = [len(some), *map(len, kinds), len({one.inputs.get("code") for one in some})]
+                models.append((f"{arm_title(arm)}, {where}", *(str(n or NONE) for n in (f"{seed}", *counts))))
         for attack in attacks_on(members):
-            for one in claims.spreads(
-                own, task=task, attack=attack.name, split=attack.split or None, backbone=backbone
-            ):
-                if one.within_range is not None and one.between_range is not None:
-                    widest = max(widest, one.within_range)
-                    values = (one.seeds, one.between_range, one.between, one.repeated, one.within_range, one.within)
-                    cells = [
-                        Cell(text=f"{v:.{isinstance(v, float):d}f}", value=exact(v)) for v in values if v is not None
-                    ]
-                    cells.append(Cell(text=numbers.span(one.within_interval)))
-                    small = f"{place(task, backbone)}, {attack.title}"
-                    rows.append(Row(name=arm_title(one.name), small=small, cells=tuple(cells)))
+            split = attack.split or None
+            for one in claims.spreads(own, task=task, attack=attack.name, split=split, backbone=backbone):
+                if one.within_range is None or one.between_range is None:
+                    continue
+                widest = max(widest, one.within_range)
+                values = (one.seeds, one.between_range, one.between, one.repeated, one.within_range, one.within)
+                cells = [Cell(text=f"{v:.{isinstance(v, float):d}f}", value=exact(v)) for v in values if v is not None]
+                cells.append(Cell(text=numbers.span(one.within_interval)))
+                rows.append(Row(name=arm_title(one.name), small=f"{where}, {attack.title}", cells=tuple(cells)))
+    if not rows:
+        return None
     return {
-        "again": len(models), "apart": sum(int(row[3]) > 1 for row in models), "widest": f"{widest:.1f}",
+        "again": len(models),
+        "apart": sum(int(row[3]) > 1 for row in models),
+        "widest": f"{widest:.1f}",
         "models": plain_table("How many models runs of one seed gave", MODELS, models) if models else None,
         "spread": replace(plain_table("Runs of one seed beside runs of other seeds", SPREADS, ()), rows=tuple(rows)),
-    } if rows else None  # fmt: skip
+    }
 
 
 # --- the first figures: every run a dot, since a mean hides how much the runs of one method differ
@@ -285,12 +285,14 @@ def trade_off(found: Sequence[Standing], outcomes: Sequence[Outcome]) -> list[tu
     """What robustness costs, on every task, under the attack that most arms met."""
     parts = []
     for (task, backbone), members in by_task(found).items():
-        for attack in [one for one in attacks_on(members) if not one.split][:1]:
-            looks = {one.arm: one.place for one in members}
-            parts.append(
-                (pareto(outcomes, task=task, attack=attack.name, backbone=backbone, looks=looks), chosen(members))
-            )
-    return [(drawn, words) for drawn, words in parts if drawn.ran]
+        attack, looks = (
+            next((one for one in attacks_on(members) if not one.split), None),
+            {m.arm: m.place for m in members},
+        )
+        if attack:
+            drawn = pareto(outcomes, task=task, attack=attack.name, backbone=backbone, looks=looks)
+            parts += [(drawn, chosen(members))] if drawn.ran else []
+    return parts
 
 
 # --- a paper: its tables with ours beside them, its figures redrawn from our runs
