@@ -27,7 +27,7 @@ from refusing import refused
 from robust_tickets.files import read_json, sha256_file, write_json
 from robust_tickets.report import format as numbers
 from robust_tickets.report.figures import budget_curves, layers, query_histogram
-from robust_tickets.report.html import ENVIRONMENT, MACROS, read_folders, write_report
+from robust_tickets.report.html import ENVIRONMENT, MACROS, Case, Result, cards, read_folders, write_report
 from robust_tickets.report.run_data import read_run
 from robust_tickets.report.tables import Cell, Column, Row, Table, arms_table, to_markdown
 from robust_tickets.report.terminal import Summary, figures
@@ -450,6 +450,21 @@ def test_huge_texts_stay_small_and_quick() -> None:
     assert time.monotonic() - start < 10
     assert len(shown) < 200_000
     assert len(MACROS.quote(folded("x" * 2_000_000, "y" * 2_000_000))) < 20_000
+
+
+def test_texts_on_which_the_arms_differ_come_first() -> None:
+    won, held = (
+        Result(i, f"arm {i}", status, "", texts)
+        for i, (status, texts) in enumerate([("success", ["bad"]), ("failed", [])])
+    )
+    cases = [
+        Case(id, "1", ["good"], results)
+        for id, results in (("held", [held, held]), ("won", [won]), ("differ", [won, held]))
+    ]
+    shown, number = cards({"PWWS": cases}, 2, 10**6, 1)
+    assert (number, re.findall(r'class="id">(\w+)', shown)) == (2, ["differ", "won"])
+    assert re.findall(r'data-arm="(\d)" data-outcome="(\w+)"', shown)[:2] == [("0", "success"), ("1", "failed")]
+    assert shown.count("<del>good</del> <ins>bad</ins>") == 2
 
 
 def test_the_page_is_capped_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from robust_tickets.errors import TicketsError
 from robust_tickets.report.charts import Scale
 from robust_tickets.report.format import GLUE, merged
 from robust_tickets.reproduce.aggregate import Against, standings
+from robust_tickets.reproduce.attacked_texts import texts
 from robust_tickets.reproduce.claims import judge, sentence
 from robust_tickets.reproduce.outcome import Outcome, ids_of, read_all
 from robust_tickets.reproduce.page import PARTS, answer, board, left_of, make, strips, write_page
@@ -142,6 +143,13 @@ def test_an_attack_on_another_split_is_another_column(found: tuple[Outcome, ...]
     values = [one.read("aua", attack).mean for attack in (one.attacks[0], one.attacks[-1])]
     assert values == pytest.approx([first.attacks[0].share("aua"), 100.0])
     assert "on test" in make(folder, [both])
+
+
+def test_an_attacked_text_has_its_queries_where_it_was_attacked(found: tuple[Outcome, ...], folder: Path) -> None:
+    shown = str(texts(standings(found), folder))
+    results = re.findall(r'data-outcome="(\w+)">(.*?)</p>', shown)
+    assert {"success", "failed", "skipped"} <= {status for status, _ in results}
+    assert all((" queries" in words) == (status in ("success", "failed")) for status, words in results)
 
 
 def test_a_unit_that_was_only_searched_is_no_run(found: tuple[Outcome, ...], folder: Path) -> None:

@@ -265,9 +265,7 @@ def goals(
         better[name], words[name] = None, one.why
         if found is not None:
             words[name] = difference(found.difference, found.n, found.shown) + HERE * qualified(found).endswith(HERE)
-            better[name] = (
-                found.different and found.difference >= least and found.difference > 0 if found.enough else None
-            )
+            better[name] = word(found) == "more robust" and found.difference >= least if found.enough else None
     unseen = [better[name] for name in given["unseen"]]
     every = False if False in unseen else None if None in unseen else True
     others = "; ".join(f"{attack_title(name)}: {words[name]}" for name in given["unseen"])
