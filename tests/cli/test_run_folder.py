@@ -174,8 +174,13 @@ def test_damaged_records_are_named_and_what_they_told_of_is_made_again(
         called(capsys, *arguments, str(run))
 
 
-@pytest.mark.parametrize("harm", [lambda whole: bytes(len(whole)), lambda whole: whole[:-8] + bytes(8)])
-@pytest.mark.parametrize("large", ["train/*/model/model.safetensors", "*/*/ticket.safetensors"])
+@pytest.mark.parametrize(
+    ("large", "harm"),
+    [
+        ("train/*/model/model.safetensors", lambda whole: bytes(len(whole))),
+        ("*/*/ticket.safetensors", lambda whole: whole[:-8] + bytes(8)),
+    ],
+)
 def test_large_files_that_kept_their_size_are_made_again(
     capsys: Capture,
     three_classes: Path,

@@ -1,18 +1,20 @@
-"""A token table changes no batch: every tensor of every batch is what the tokenizer gives on the way."""
+"""A token table changes no batch: every tensor is what the tokenizer gives on the way; and the best widths are the best of all."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers.processors import TemplateProcessing
 
 from robust_tickets.data.arrow_tables import _groups, token_table
-from robust_tickets.data.batching import Batches
+from robust_tickets.data.batching import GRID, Batches, best, ladder, steps, widths_of
 from robust_tickets.data.task import Split
 from tiny import tiny_config, tiny_tokenizer
 
@@ -110,3 +112,48 @@ def test_groups_are_all_rows_in_order_and_bounded(lengths: list[int]) -> None:
     found = list(_groups(np.array(lengths, dtype=np.int32)))
     assert [i for start, end in found for i in range(start, end)] == list(range(len(lengths)))
     assert all(end - start == 1 or sum(lengths[start:end]) <= 1_000_000 for start, end in found)
+
+
+BATCHES = st.lists(st.tuples(st.integers(1, 90), st.integers(1, 32)), min_size=1, max_size=30)
+
+
+def cost(widths: tuple[int, ...], batches: list[tuple[int, int]], price: float) -> float:
+    least = sum(rows * min(w for w in ladder(GRID, 90) if w >= most) for most, rows in batches)
+    return sum(rows * min(w for w in widths if w >= most) for most, rows in batches) + price * least * len(widths)
+
+
+@given(batches=BATCHES, most=st.integers(1, 4), price=st.sampled_from([0.0, 0.005, 0.1]))
+def test_best_is_the_best_of_all(batches: list[tuple[int, int]], most: int, price: float) -> None:
+    longest, grid = max(m for m, _ in batches), ladder(GRID, 90)
+    found = best([m for m, _ in batches], [rows for _, rows in batches], 90, most, price)
+    assert 1 <= len(found) <= most
+    assert list(found) == sorted(set(found))
+    assert set(found) <= set(grid)
+    subsets = (chosen for n in range(1, most + 1) for chosen in combinations(grid, n) if chosen[-1] >= longest)
+    assert cost(found, batches, price) == pytest.approx(min(cost(chosen, batches, price) for chosen in subsets))
+
+
+@given(longest=st.integers(1, 600))
+def test_ladders_end_at_the_longest_and_have_the_steps_said(longest: int) -> None:
+    for made, (low, middle) in [(steps(longest), (64, 128)), (ladder(GRID, longest), (128, 256))]:
+        assert made[-1] == longest
+        assert list(made) == sorted(set(made))
+        for below, width in zip((0, *made), made[:-1], strict=False):
+            assert width - below == (8 if width <= low else 16 if width <= middle else 32)
+        assert longest - (0, *made)[-2] <= (8 if longest <= low else 16 if longest <= middle else 32)
+
+
+@given(lengths=st.lists(st.integers(3, 200), min_size=1, max_size=200), size=st.integers(1, 9))
+def test_every_batch_of_the_order_fits(lengths: list[int], size: int) -> None:
+    rows = np.argsort(lengths, kind="stable")
+    order = [rows[i : i + size] for i in range(0, len(rows), size)]
+    found = widths_of(np.array(lengths, dtype=np.int32), iter(order), 200)
+    assert found[-1] >= max(lengths)
+    assert found == best([max(lengths[i] for i in batch) for batch in order], [len(batch) for batch in order], 200)
+
+
+def test_edges() -> None:
+    assert best([], [], 64) == widths_of(np.zeros(0), [], 64) == (64,)
+    assert best([5, 60], [32, 32], 61) == (8, 61)
+    assert best([5, 60], [32, 32], 61, price=0.8) == (61,)
+    assert steps(7) == (7,)

@@ -67,11 +67,6 @@ def test_in_fixed_shapes_slopes_still_depend_on_their_batch() -> None:
     victim = Victim(tiny_classifier())
     victim.noise = 0.0
     assert Gradient(victim).noise == victim.rounding == NOISE["float32"]
-    game = ExampleState(
-        original=Text.of("a b"), goal=Untargeted(0), column_names=("text",), noise=0.0, slope_noise=victim.rounding
-    )
-    assert GradientRanking()._doubtful(game, np.array([1.0, 1.0 - 1e-6]))
-    assert not GradientRanking()._doubtful(game, np.array([1.0, 0.9]))
 
 
 def test_a_single_text_is_cut_behind_the_last_word_and_a_pair_is_not() -> None:

@@ -352,10 +352,15 @@ def test_a_run_stands_for_its_model(opened: Any, tmp_path: Path, monkeypatch: py
     assert opened("r/train-plain/model").identity == "r/train-plain/model"  # what it is called in results
 
 
-def test_what_is_exported_is_opened_again(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier as a graph."""
     pytest.importorskip("onnxruntime")
+    return rt.export(tiny_classifier(labels=("bad", "good")), tmp_path_factory.mktemp("served") / "out", format="onnx")
+
+
+def test_what_is_exported_is_opened_again(served: Path, tmp_path: Path) -> None:
     clf = tiny_classifier(labels=("bad", "good"))
-    served = rt.export(clf, tmp_path / "served", format="onnx")
     for name in (served, str(served), served / "model.onnx"):
         graph = rt.load_classifier(name)
         assert (graph.labels, graph.max_length, type(graph)) == (clf.labels, clf.max_length, OnnxClassifier)
@@ -370,11 +375,9 @@ def test_what_is_exported_is_opened_again(tmp_path: Path) -> None:
         rt.export(rt.load_classifier(served), tmp_path / "again")
 
 
-def test_weights_beside_a_graph_are_the_model_everywhere(tmp_path: Path) -> None:
+def test_weights_beside_a_graph_are_the_model_everywhere(served: Path, tmp_path: Path) -> None:
     """The commands opened the graph, Python the weights: one name, two victims."""
-    pytest.importorskip("onnxruntime")
-    other = tiny_classifier(seed=1, labels=("bad", "good"))
-    folder = rt.export(tiny_classifier(labels=("bad", "good")), tmp_path / "both", format="onnx")
+    other, folder = tiny_classifier(seed=1, labels=("bad", "good")), shutil.copytree(served, tmp_path / "both")
     other.save_pretrained(folder)
     for opened in (rt.load_classifier, rt.Classifier.from_pretrained, Opening().open):
         clf = opened(str(folder))

@@ -155,18 +155,6 @@ def test_with_a_damaged_mark_a_stage_is_not_done(text: str, tmp_path: Path, caps
     assert f"search: found done in {stage.name}" in capsys.readouterr().err
 
 
-def test_a_mark_that_may_not_be_read_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage = RunFolder(folder=tmp_path).stage("search", KEY)
-    stage.finish()
-
-    def refuse(*_: object, **__: object) -> str:
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(Path, "read_bytes", refuse)
-    with refused("file.unreadable"):
-        stage.found("search")
-
-
 def test_a_record_of_the_same_size_is_looked_into(tmp_path: Path, capsys: Capture) -> None:
     """A file system that lost its power leaves zeros of the right number."""
     stage = RunFolder(folder=tmp_path).stage("train", KEY)
