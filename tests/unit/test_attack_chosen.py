@@ -7,11 +7,9 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from robust_tickets import registry as registry_
-from robust_tickets.attack.examples import by_class
 from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.classifier import Classifier
 from robust_tickets.cli.doctor import EXTRAS
@@ -30,10 +28,6 @@ CLF = Classifier.wrap(
 def split(*counts: int) -> Split:
     labels = [label for label, count in enumerate(counts) for _ in range(count)]
     return Split.of([f"a {'good' if label else 'bad'} film {i}" for i, label in enumerate(labels)], labels)
-
-
-def test_labels_that_are_no_class_are_not_counted() -> None:
-    assert by_class(np.array([-1, 0, 1, 1, 7]), 2) == [1, 2]
 
 
 def test_the_result_counts_them() -> None:

@@ -20,7 +20,6 @@ from robust_tickets.classifier import Classifier
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.resources import wordnet
-from tiny import tiny_classifier
 
 CLF = victim_of("good")
 
@@ -153,12 +152,6 @@ def test_result_file(tmp_path: Path) -> None:
     (tmp_path / "b" / "result.json").write_text(json.dumps(stored))
     with pytest.raises(TicketsError, match="schema"):
         AttackResult.load(tmp_path / "b")
-
-
-def test_the_result_says_how_the_model_computed() -> None:
-    clf = tiny_classifier("bert", max_length=24)
-    result = PWWS()(clf, Split.of(["a good film"], [1]), n=0, query_budget=7)
-    assert (result.model["dtype"], result.model["max_length"], result.query_budget) == ("float32", 24, 7)
 
 
 def test_a_finished_attack_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

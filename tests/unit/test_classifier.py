@@ -40,13 +40,6 @@ def test_logits_keep_order_and_do_not_depend_on_batches(budget: int | None) -> N
     assert CLF.predict([]) == ([], pytest.approx(np.zeros((0, 2))))
 
 
-def test_predict_gives_labels_and_probabilities() -> None:
-    texts = [text for text in TEXTS if isinstance(text, str)]
-    labels, p = CLF.predict(texts)
-    np.testing.assert_allclose(p.sum(axis=1), 1, atol=1e-6)
-    assert labels == [CLF.labels[i] for i in CLF.logits(texts).argmax(axis=1)]
-
-
 def test_pairs_have_token_types_and_texts_are_truncated() -> None:
     pair, single, long = CLF.encode([("good film", "bad plot"), "good film bad plot", "good " * 100])
     assert set(single.types) == {0}
