@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from html.parser import HTMLParser
 
 HOSTILE = (
@@ -14,6 +15,8 @@ HOSTILE = (
     "override \u202egnirts\u202c isolate \u2066x\u2069 mark \u200f \u061c",
     "javascript:alert(1) [bold red]markup[/] {braces} %s",
 )
+# control characters, lone surrogates, and what turns the direction of a line
+ORDER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u200f\u061c\u202a-\u202e\u2066-\u2069]")
 
 
 class Elements(HTMLParser):

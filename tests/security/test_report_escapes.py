@@ -13,7 +13,7 @@ from markupsafe import Markup
 from rich.console import Console
 
 from fake_run import make_run
-from hostile import HOSTILE, Elements
+from hostile import HOSTILE, ORDER, Elements
 from robust_tickets.files import read_json, write_json
 from robust_tickets.progress import clean
 from robust_tickets.report.charts import tag, visible
@@ -35,15 +35,8 @@ def hostile_page(tmp_path_factory):
     about |= {"command": HOSTILE[0], "about": HOSTILE[2]}
     write_json(folder / "arms.json", about)
     for name in ("config.json", "env.json"):
-        write_json(
-            folder / name,
-            {
-                **read_json(folder / name),
-                HOSTILE[0]: HOSTILE,
-                "device": HOSTILE[1],
-                "packages": {HOSTILE[2]: HOSTILE[0]},
-            },
-        )
+        odd = {HOSTILE[0]: HOSTILE, "device": HOSTILE[1], "packages": {HOSTILE[2]: HOSTILE[0]}}
+        write_json(folder / name, read_json(folder / name) | odd)
     write_json(folder / "manifest.json", {"files": {HOSTILE[0]: {"sha256": HOSTILE[2]}}})
     write_json(
         folder / "train/00000000/model" / '"><svg onload=alert(1)>\u202e.json', {}
@@ -55,40 +48,12 @@ def hostile_page(tmp_path_factory):
     )
     distances = read_json(folder / "search/00000000/distances.json")
     write_json(folder / "search/00000000/distances.json", distances | {"rule": HOSTILE[0]})
-    return folder, write_report(folder / "report.html", folder)
-
-
-def test_hostile_texts_stay_texts(hostile_page):
-    _, path = hostile_page
-    text = path.read_bytes().decode("utf-8")  # strict: a lone surrogate would fail here
-    page = Elements(text)
-    names = [name for name, _ in page.found]
-    assert names.count("script") == 1
-    assert names.count("style") == 1
-    assert "img" not in names
-    assert page.odd == 0
-    assert not [attrs for _, attrs in page.found if any(a.startswith("on") or a in ("src", "style") for a in attrs)]
-    assert "&lt;img src=x onerror=alert(1)&gt;" in text
-    assert "&lt;svg onload=alert(1)&gt;⟨U+202E⟩.json" in text
-
-
-def test_no_control_or_direction_character_reaches_the_page(hostile_page):
-    text = hostile_page[1].read_text("utf-8")
-    bad = [
-        c
-        for c in text
-        if (ord(c) < 32 and c not in "\n\t")
-        or 0x7F <= ord(c) <= 0x9F
-        or c in "\u202a\u202b\u202c\u202d\u202e\u2066\u2069\u200f\u061c"
-    ]
-    assert bad == []
-    assert "⟨U+202E⟩" in text
-    assert "⟨U+D800⟩" in text
+    return write_report(folder / "report.html", folder)
 
 
 def test_the_terminal_gets_no_escape_and_no_markup(hostile_page):
     out = io.StringIO()
-    Console(file=out, width=4000, force_terminal=False).print(Summary(read_run(hostile_page[0])))
+    Console(file=out, width=4000, force_terminal=False).print(Summary(read_run(hostile_page.parent)))
     assert "\x1b" not in out.getvalue()
     assert "[bold red]markup[/]" in out.getvalue()
 
@@ -161,19 +126,23 @@ def hostile_attack(tmp_path_factory):
     return write_report(root / "page.html", folders)
 
 
-def test_a_hostile_attack_folder_stays_text(hostile_attack):
-    text = hostile_attack.read_bytes().decode("utf-8")
-    page = Elements(text)
-    names = [name for name, _ in page.found]
-    assert (names.count("script"), names.count("style"), names.count("img"), page.odd) == (1, 1, 0, 0)
-    assert not [attrs for _, attrs in page.found if any(a.startswith("on") or a in ("src", "style") for a in attrs)]
-    assert 'class="fold"' in text
+@pytest.mark.parametrize(
+    ("page", "shown"),
+    [
+        ("hostile_page", "&lt;svg onload=alert(1)&gt;⟨U+202E⟩.json"),  # a file's name
+        ("hostile_page", "⟨U+D800⟩"),
+        ("hostile_attack", 'class="fold"'),
+    ],
+)
+def test_hostile_texts_stay_texts_without_control_or_direction(page, shown, request):
+    text = request.getfixturevalue(page).read_bytes().decode("utf-8")  # strict: a lone surrogate would fail here
+    parsed = Elements(text)
+    names = [name for name, _ in parsed.found]
+    assert (names.count("script"), names.count("style"), names.count("img"), parsed.odd) == (1, 1, 0, 0)
+    assert not [attrs for _, attrs in parsed.found if any(a.startswith("on") or a in ("src", "style") for a in attrs)]
+    assert not ORDER.search(text)
     assert "&lt;img src=x onerror=alert(1)&gt;" in text
-    assert not [
-        c
-        for c in text
-        if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) <= 0x9F or c in "\u202e\u2066\u200f\u061c"
-    ]
+    assert shown in text
 
 
 @settings(max_examples=100)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hostile import HOSTILE, Elements
+from hostile import HOSTILE, ORDER, Elements
 from outcomes import outcomes
 from robust_tickets.errors import TicketsError
 from robust_tickets.reproduce.aggregate import standings
 from robust_tickets.reproduce.attacked_texts import texts
 from robust_tickets.reproduce.outcome import Outcome, read_all
 from robust_tickets.reproduce.page import PARTS, origins
-
-ORDER = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u202a-\u202e\u2066-\u2069]")
 
 
 @pytest.fixture(scope="module")
