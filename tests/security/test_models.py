@@ -57,19 +57,8 @@ def attacked(capsys: Capture, use: str, model: Path, work: Path, *, code: int) -
     if use == "cached":
         shutil.rmtree(cache_folder("resources", "masked"), ignore_errors=True)
         shutil.copytree(model, cache_folder("resources", "masked"), symlinks=True, dirs_exist_ok=True)
-    return tickets(
-        capsys,
-        "attack",
-        str(victim),
-        "--data",
-        str(work / "d.jsonl"),
-        "--n",
-        "0",
-        "--out",
-        str(work / "o"),
-        *settings,
-        code=code,
-    )
+    data = ("--data", str(work / "d.jsonl"), "--n", "0")
+    return tickets(capsys, "attack", str(victim), *data, "--out", str(work / "o"), *settings, code=code)
 
 
 def change(file: Path, **keys: Any) -> None:

@@ -17,19 +17,8 @@ def test_workers_do_not_import_from_the_working_directory(tmp_path: Path) -> Non
     (here / "robust_tickets").mkdir(parents=True)
     for planted in ("numpy.py", "json.py", "robust_tickets/__init__.py"):
         (here / planted).write_text(CODE)
-    asked = [
-        "ER-T1",
-        "--only",
-        "task=sst2",
-        "--only",
-        "method=finetune",
-        "--only",
-        "metric=clean",
-        "--seeds",
-        "2",
-        "--processes",
-        "2",
-    ]
+    only = "--only task=sst2 --only method=finetune --only metric=clean"
+    asked = f"ER-T1 {only} --seeds 2 --processes 2".split()
     done = subprocess.run(
         [sys.executable, "-P", "-c", "from robust_tickets.cli.main import main; main()", "reproduce", *asked, *world.flags],
         cwd=here, capture_output=True, text=True, timeout=300, check=False,
