@@ -244,9 +244,10 @@ def prefetched(batches: Iterable[Batch], depth: int = DEPTH, pin: bool = False) 
         try:
             with closing(batches) if isinstance(batches, Generator) else nullcontext():
                 for batch in batches:
-                    if leave.is_set():
+                    if not leave.is_set():
+                        ready.put(batch.pinned() if pin else batch)
+                    if leave.is_set():  # also while it waited for a place: no further batch is made
                         break
-                    ready.put(batch.pinned() if pin else batch)
         except BaseException as problem:  # raised by the consumer
             problems.append(problem)
         ready.put(None)
