@@ -152,6 +152,27 @@ def test_bad_settings(wrong: dict[str, Any]) -> None:
         Classifier.wrap(Far(), labels=["x", "y"], **wrong)
 
 
+def test_how_many_texts_a_service_takes_is_kept() -> None:
+    """A call that is too large fails once, not in every batch; a text at fault changes nothing."""
+    failed: list[int] = []
+
+    def few(texts: list[str]) -> list[list[float]]:
+        if len(texts) > 4 or "bad" in texts:
+            failed.append(len(texts))
+            raise ValueError("too many")
+        return [[0.4, 0.6] for _ in texts]
+
+    clf = Classifier.wrap(few, labels=["a", "b"])
+    for batch in range(5):
+        clf.predict([f"text {batch} {i}" for i in range(16)])
+    assert failed == [16, 8, 8]  # in the first batch
+    with pytest.raises(ValueError):
+        clf.predict(["bad"])
+    failed.clear()
+    clf.predict([f"again {i}" for i in range(16)])
+    assert failed == []
+
+
 # -- pipelines
 
 TEXTS = ["a good film", "a bad plot", "the story was fine", "an awful movie", "not very good"]

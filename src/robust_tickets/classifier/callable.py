@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 PROBES = 8  # texts that a function is asked about, to distinguish it from others of the same name
 UNSTEADY = 0.01  # by which answers to one text may differ: services round, and batch
 HOPELESS = 10  # failed calls of one text in a row, with all their retries
+CALM = (
+    100  # calls without a failure after which more texts at once are tried again: the limit may have been of the moment
+)
 MOST = 1e6  # seconds to wait, or calls a second; a thread cannot wait for ever
 KEPT = 5_000  # texts whose answers are kept
 NUMBERED = re.compile(r"label_(\d+)")  # names that transformers gives to unnamed classes
@@ -124,9 +127,13 @@ class Caller:
         self.free_at = 0.0  # when the next call may start
         self.failed = 0  # calls in a row that failed for good
         self.kept: dict[Any, Any] = {}
+        self.most = 0  # texts a call, since larger ones failed; 0: all
+        self.calm = 0  # calls since the last failure
 
     def __call__(self, texts: Sequence[Any], *, fresh: bool = False) -> list[Any]:
         """One row a text; equal texts are asked about once. A call that fails is made in halves, down to the text at fault.
+
+        The size that worked is kept for further calls, and doubled again after ``CALM`` of them.
 
         ``fresh``: neither in halves nor with answers that are kept.
         """
@@ -141,15 +148,26 @@ class Caller:
                     del self.kept[oldest]
             return answers
 
+        before = self.most
+
+        def smaller(items: list[Any], half: int) -> None:
+            self.most, self.calm = half, 0
+
         def at_fault(text: Any, problem: Exception) -> NoReturn:
+            self.most = before  # the text was at fault, not how many there were
             raise problem
 
         def final(problem: Exception) -> Exception | None:
             return problem if fresh or isinstance(problem, TicketsError) else None
 
         wanted = [text for text in dict.fromkeys(texts) if text not in rows]
-        if wanted:
-            rows |= dict(zip(wanted, in_halves(ask, wanted, at_fault, ends=final), strict=True))
+        while wanted:
+            part = wanted[: self.most or None] if not fresh else wanted
+            rows |= dict(zip(part, in_halves(ask, part, at_fault, ends=final, smaller=smaller), strict=True))
+            wanted = wanted[len(part) :]
+            self.calm += 1
+            if self.most and self.calm >= CALM:
+                self.most, self.calm = 2 * self.most, 0
         return [rows[text] for text in texts]
 
     def _answers(self, part: list[Any]) -> list[Any]:
