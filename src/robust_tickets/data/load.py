@@ -147,7 +147,8 @@ class Loading:
                 raise TicketsError(message, hint="shards of a split have equal columns", code="data.shards")
             self.notes += files[0].notes
             columns = self._columns_of(files[0])
-            where = self.spec.where if self.spec and not self.given.data else None  # of the package's own file
+            where = self.spec.where if self.spec else None
+            where = where if where and where[0] in files[0].columns else None  # a file of the user's may lack it
             pairs = [(rows, convert(rows, *columns, where, self.any_text)) for rows in files] if columns else []
             missing = {self.spec.missing} if self.spec else None
             if not columns or all(done.rows and set(done.values) == missing for _, done in pairs):
