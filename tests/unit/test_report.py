@@ -330,9 +330,13 @@ def test_weights_are_counted_by_layer_and_part(tmp_path: Path) -> None:
 # --- attack folders without a run
 
 
-def lone(tmp_path: Path, *, title: str = "minilm", folder: str = "one", arm: int = 0, **more: object) -> Path:
-    """An attack folder by itself."""
+def lone(
+    tmp_path: Path, *, title: str = "minilm", folder: str = "one", arm: int = 0, outcomes: str = "", start: int = 0, **more: object
+) -> Path:  # fmt: skip
+    """An attack folder by itself, with these ``outcomes`` (as ``set_outcomes`` takes them)."""
     run = make_run(tmp_path / f"run-{folder}")
+    if outcomes:
+        set_outcomes(run, arm, outcomes, start=start)
     shutil.copytree(run / f"attack/{arm:08x}", tmp_path / folder)
     result = read_json(tmp_path / folder / "result.json")
     result["model"] |= {"identity": f"models/{title}", "digest": title}
@@ -369,6 +373,19 @@ def test_victims_attacked_alike_are_compared(tmp_path: Path) -> None:
     # the same way twice: two victims that only share a name
     (run,) = read_folders([folders[0], lone(tmp_path, title="first", folder="again", arm=2)])
     assert [arm.title for arm in run.arms] == ["first (first)", "first (again)"]
+    # of one name, in folders of one name: neither is compared with itself
+    held, turned = (
+        lone(tmp_path, title="first", folder=f"{k}/out", arm=k, outcomes=c * 30) for k, c in enumerate("ht")
+    )
+    (run,) = read_folders([held, turned])
+    assert len({arm.name for arm in run.arms}) == 2
+    assert contest(run, "pwws")[run.arms[0].name, run.arms[1].name].difference == 100
+
+
+def test_attacks_on_other_named_texts_are_not_compared(tmp_path: Path) -> None:
+    folders = [lone(tmp_path, title=f"{k}", folder=f"{k}", outcomes="hht", start=5 * k, subset="ids") for k in (0, 1)]
+    (run,) = read_folders(folders)
+    assert len(run.attack_titles) == 2
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ from robust_tickets.reproduce.outcome import Outcome, place, read, read_all
 from robust_tickets.reproduce.paths import Paths
 from robust_tickets.reproduce.protocol import attack
 from robust_tickets.reproduce.runner import run_jobs
-from robust_tickets.reproduce.worker import Request, check_same, complete, recipe_of, run_job, workers
+from robust_tickets.reproduce.worker import Request, _flat, check_same, complete, recipe_of, run_job, workers
 from robust_tickets.stages import Stage
 from robust_tickets.train.evaluate import evaluate
 from small_world import small_world
@@ -312,6 +312,11 @@ def test_results_of_other_settings_are_neither_taken_nor_overwritten(world: Path
         else:
             assert one(TICKET, [BUGS], places, world).config["recipe"] == recipe
         assert path.read_bytes() == before
+
+
+def test_a_training_without_an_adversary_is_not_one_with_it() -> None:
+    without, other = (_flat({"train": {"adversary": one}}) for one in (None, {"name": "pgd"}))
+    assert any(without[name] != other[name] for name in without.keys() & other.keys())
 
 
 def test_a_result_of_a_search_on_another_text_is_not_taken(world: Path, places: Paths) -> None:

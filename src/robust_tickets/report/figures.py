@@ -170,7 +170,7 @@ def layers(arm: Arm, index: int) -> Markup | None:
             index=index,
             title=str(k),
             summary=f"layer {k}: {_counted(parts)}",
-            shares=[kept / of for name, (kept, of) in parts.items() if name != "heads"],
+            shares=[kept / max(1, of) for name, (kept, of) in parts.items() if name != "heads"],
             squares=squares,
         )
         for k, (parts, squares) in enumerate(rows, 1)

@@ -60,9 +60,9 @@ class Attack(AttackResult):
 
     @property
     def identity(self) -> str:
-        """The settings with the data and the rules, for comparisons."""
-        task = self.task.get("digest")
-        return json.dumps([self.attack, self.settings, task, self.constraints], default=str)
+        """The settings with the data, texts that were named and the rules, for comparisons."""
+        task, named = self.task.get("digest"), self.ids if self.subset == "ids" else ()
+        return json.dumps([self.attack, self.settings, task, named, self.constraints], default=str)
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -355,9 +355,11 @@ def read_attacks(folders: Sequence[Path], *, hashes: bool = False) -> Run:
         same = (i for i in count() if all(attack.identity != a.identity for a in victims.get((*who, i), {}).values()))
         victims.setdefault((*who, next(same)), {})[folder] = attack
     names = [victim.removeprefix("callable:").rstrip("/").rpartition("/")[2] or victim for victim, *_ in victims]
-    arms = []
+    arms = list[Arm]()
     for name, attacks in zip(names, victims.values(), strict=True):
         title = f"{name} ({next(iter(attacks)).resolve().name})" if names.count(name) > 1 else name
+        while title in [arm.name for arm in arms]:  # folders of one name, too
+            title += "'"
         arms.append(Arm(name=title, title=title, attacks=tuple(attacks.values())))
     every = [attack for arm in arms for attack in arm.attacks]
     keyed, titles = _keyed(arms)

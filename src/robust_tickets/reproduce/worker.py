@@ -120,7 +120,8 @@ def _flat(value: Any, name: str = "") -> dict[str, Any]:
     if not isinstance(value, Mapping):
         return {name: value}
     pairs = ((f"{name}.{key}".strip("."), inner) for key, inner in value.items() if key not in OPEN)
-    return {place: setting for at, inner in pairs for place, setting in _flat(inner, at).items()}
+    own = {name: "a table"} if name else {}  # so that no adversary is another setting than one
+    return own | {place: setting for at, inner in pairs for place, setting in _flat(inner, at).items()}
 
 
 def _make(request: Request, recipe: Recipe, known: Outcome | None) -> Outcome:
