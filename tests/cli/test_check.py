@@ -166,3 +166,14 @@ def test_a_flag_that_was_not_looked_for_opens_no_gate(capsys: Capture, run: Path
     answer = check(capsys, f"{run}:earlyrobust", flags=DEGENERATE, code=1)
     assert [gate["codes"] for gate in answer["gates"]] == [["one-answer"]], "what is known stands first"
     assert check(capsys, f"{run}:finetune", flags=("--fail-on", "errors"))["passed"], "flags alone are a gate too"
+
+
+def test_numbers_are_enough(capsys: Capture, run: Path, attacked: AttackResult) -> None:
+    check(capsys, run, "clean=0")
+    for left in ("ticket.json", "ticket.safetensors", "distances.json", "examples.jsonl", "config.json"):
+        for file in run.rglob(left):
+            file.unlink()
+    assert not [*run.rglob("examples.jsonl")]
+    assert check(capsys, run, "clean=0")["passed"]
+    alone = next(run.rglob("result.json")).parent
+    assert check(capsys, alone, "clean=0")["passed"]

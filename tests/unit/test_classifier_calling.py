@@ -257,6 +257,40 @@ def test_a_pipeline_that_chooses_no_class_is_refused(tmp_path: Path, extra: dict
         Classifier.wrap(pipe(foreign_folder(tmp_path, **extra)), labels=["bad", "good"])
 
 
+def test_one_unnamed_output_is_no_class(tmp_path: Path) -> None:
+    with refused("classifier.head"):
+        Classifier.wrap(pipe(foreign_folder(tmp_path, labels=("LABEL_0",))), labels=["LABEL_0", "LABEL_1"])
+
+
+@pytest.mark.parametrize(
+    ("extra", "chosen"),
+    [
+        ({"problem_type": "multi_label_classification"}, "softmax"),
+        ({"labels": ("good",), "problem_type": "regression"}, "sigmoid"),
+    ],
+)
+def test_a_pipeline_whose_user_chose_how_it_scores_is_taken(tmp_path: Path, extra: dict[str, Any], chosen: str) -> None:
+    judge = pipe(foreign_folder(tmp_path, **{"labels": ("bad", "good"), **extra}), top_k=None, function_to_apply=chosen)
+    wanted = [next(row["score"] for row in answer if row["label"] == "good") for answer in judge(TEXTS)]
+    found = Classifier.wrap(judge, labels=["bad", "good"]).predict(TEXTS)[1]
+    np.testing.assert_allclose(found[:, 1], wanted, atol=1e-6)
+
+
+def test_an_array_of_any_library_is_an_answer() -> None:
+    class Foreign:  # as TensorFlow's tensors are: no tolist, and rows of their own kind
+        def __init__(self, rows: Any) -> None:
+            self.rows = np.array(rows)
+
+        def __len__(self) -> int:
+            return len(self.rows)
+
+        def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray:
+            return np.array(self.rows, dtype=dtype)
+
+    clf = Classifier.wrap(lambda texts: Foreign([[0.25, 0.75]] * len(texts)), labels=["bad", "good"])
+    np.testing.assert_allclose(clf.predict(["x", "y"])[1], [[0.25, 0.75]] * 2, atol=1e-6)
+
+
 def test_labels_of_another_number_are_refused(tmp_path: Path) -> None:
     judge = pipe(foreign_folder(tmp_path, labels=("bad", "good", "flat")))
     with refused("callable.answer"):

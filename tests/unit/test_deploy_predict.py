@@ -80,6 +80,13 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
             predict_file(clf(), data, out)
 
 
+def test_a_path_from_home_is_read_again_into_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "in.csv").write_text("text\na\n")
+    for _ in range(2):
+        assert predict_file(clf(), "~/in.csv", "~/out.csv")["out"] == str(tmp_path / "out.csv")
+
+
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
 def test_the_other_columns_go_along(tmp_path: Path, ending: str) -> None:
     data, out = tmp_path / "in.jsonl", tmp_path / f"out.{ending}"

@@ -175,6 +175,7 @@ class Caller:
         answer = self._retried(part)
         for how in ("detach", "cpu", "to_numpy", "tolist"):  # of a tensor, of a table, of an array
             answer = getattr(answer, how)() if hasattr(answer, how) else answer
+        answer = np.asarray(answer).tolist() if hasattr(answer, "__array__") else answer  # of TensorFlow's tensors
         if not isinstance(answer, list | tuple) or len(answer) != len(part):
             message = f"returned {answer!r:.80}, expected one row for each of {len(part)} text(s)"
             raise _refused(self.name, message, exit_code=FAILED)
@@ -241,10 +242,13 @@ def _adapted(function: Callable[..., Any], labels: tuple[str, ...], name: str) -
     one: int | None = None
     if stock is not None and getattr(type(function), "postprocess", None) is stock.postprocess:
         config: Any = function.model.config  # type: ignore[attr-defined]
-        if config.num_labels == 1 and config.problem_type != "regression" and len(labels) == 2:
+        asked = getattr(function, "_postprocess_params", {}).get("function_to_apply")
+        chosen = getattr(asked, "name", str(asked)).lower()  # by the user, who knows what the outputs mean
+        if config.num_labels == 1 and len(labels) == 2 and (chosen == "sigmoid" or config.problem_type != "regression"):
             named = config.id2label[0].casefold()
-            one = next((place for place, label in enumerate(labels) if label.casefold() == named), None)
-        if one is None:
+            if NUMBERED.fullmatch(named) is None:  # LABEL_0 names no class: most such outputs are the second's
+                one = next((place for place, label in enumerate(labels) if label.casefold() == named), None)
+        if one is None and (chosen != "softmax" or config.num_labels == 1):
             check_head(config, name)
         every = {"top_k": None, "function_to_apply": "softmax" if one is None else "sigmoid"}
 

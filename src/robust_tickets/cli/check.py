@@ -147,6 +147,7 @@ def measured(run: str) -> Iterator[Measured]:
     """What was measured in a run, in one arm of it, or in an attack's folder; a part that is missing is an error, not a pass."""
     from robust_tickets.attack.flags import ONE_ANSWER
     from robust_tickets.attack.result import RESULT
+    from robust_tickets.files import listed, mapping, read_json
     from robust_tickets.report.run_data import read_attacks, read_run
     from robust_tickets.report.verdict import one_answer
 
@@ -155,9 +156,15 @@ def measured(run: str) -> Iterator[Measured]:
         folder, wanted = Path(run.rpartition(":")[0]), run.rpartition(":")[2]
     lone = not (folder / "arms.json").is_file() and (folder / RESULT).is_file()
     found = read_attacks([folder]) if lone else read_run(folder)
-    if found.notes:
+    entries = [] if lone else listed(mapping(read_json(folder / "arms.json")).get("arms"))
+    attacks = sum(len(listed(mapping(entry).get("attacks"))) for entry in entries)
+    # tickets, logs and texts, which may have been left behind, hold no number that is asked for
+    unread = not lone and (
+        any(arm.evaluation is None for arm in found.arms) or attacks > sum(len(arm.attacks) for arm in found.arms)
+    )
+    if found.notes and unread:
         hint = "run the command that made it again"
-        raise TicketsError(f"{folder}: {found.notes[0]}", hint=hint, code="check.damaged")
+        raise TicketsError(f"{folder}: {'; '.join(found.notes)}", hint=hint, code="check.damaged")
     arms = {folder.name or str(folder) if lone else arm.name: arm for arm in found.arms}
     if not arms or (wanted and (lone or wanted not in arms)):
         known = did_you_mean(wanted, () if lone else arms)

@@ -200,7 +200,7 @@ def predict(
     The format follows the ending of ``out``. ``text`` names the text column, or the two of a pair.
     """
     as_classifier(clf, "asked")
-    data, out = Path(data), Path(out)
+    data, out = Path(data).expanduser(), Path(out).expanduser()
     rows, columns = open_texts(data, text, like=clf.columns)
     clf.check_columns(columns, data.name)
     writable_as(out)
