@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,13 @@ def test_another_replay_is_not_written_over(tmp_path: Path) -> None:
             replay(attacked(), given, folder=tmp_path, **flags)
     with refused("stage.other_work"):
         replay([attacked(), attacked()], models, folder=tmp_path)
+
+    def opened() -> Iterator[Classifier]:
+        yield models[1]
+        raise AssertionError("refused only after the first model was asked")
+
+    with refused("stage.other_work"):
+        replay(attacked(), opened(), folder=tmp_path)
     assert [(tmp_path / name).read_bytes() for name in ("rows.jsonl", "replay.json")] == before
     assert replay(attacked(), models, folder=tmp_path).cells == first.cells  # the same may be made again
     (tmp_path / "replay.json").write_text("[]")
@@ -228,7 +236,14 @@ def test_advglue_layout(tmp_path: Path) -> None:
     for task in (None, "sst", "odd"):
         with refused("replay.task"):
             open_set(path, task=task)
-    for rows in (3, [{"label": 2, "sentence": "x"}], [{"label": 1}], [7], [{"label": 1, "sentence": None}]):
+    for rows in (
+        3,
+        [{"label": 2, "sentence": "x"}],
+        [{"label": -1, "sentence": "x"}],
+        [{"label": 1}],
+        [7],
+        [{"label": 1, "sentence": None}],
+    ):
         path.write_text(json.dumps({"sst2": rows}))
         with refused("data.advglue"):
             open_set(path)

@@ -160,13 +160,13 @@ def _advglue(path: Path, task: str | None) -> TextSet:
     before = [ORIGINAL + name for name in spec.columns]
     try:
         rows = list(tasks[chosen])
-        numbers = [range(len(spec.labels))[row[spec.label]] for row in rows]
+        numbers = [range(len(spec.labels)).index(row[spec.label]) for row in rows]  # -1 is no label
         both = all(name in row for name in before for row in rows)
         split, clean = (
             Split.of([tuple(row[k] for k in names) for row in rows], numbers, name=chosen, columns=spec.columns)
             for names in (spec.columns, before if both else spec.columns)
         )
-    except (KeyError, IndexError, TypeError, TicketsError) as problem:
+    except (KeyError, ValueError, TypeError, TicketsError) as problem:
         raise TicketsError(
             f'{path} is not in AdvGLUE\'s layout, {{"sst2": [{{"sentence": …, "label": …}}, …], …}}: {problem!r}',
             hint="mend the file, or write it as jsonl",
@@ -254,6 +254,8 @@ def replay(
     lines: list[bytes] = []
     for number, clf in enumerate(models if isinstance(models, Iterable) else [models]):
         found["models"].append(about_model(as_classifier(clf, "attacked")))
+        if held is not None:  # another model is refused before anything is asked of it
+            same_work(where, held[: 3 + len(found["models"])], _work(found))
         if 1 < len(maps) <= number:
             break
         victim, one_map = Victim(clf, token_budget), maps[number if len(maps) > 1 else 0]
