@@ -27,7 +27,7 @@ from robust_tickets.attack.recipes.pwws import PWWS
 from robust_tickets.attack.recipes.textfooler import TextFooler
 from robust_tickets.attack.text import Text
 from robust_tickets.attack.textattack_compat import OWN
-from robust_tickets.config import FlagText, build, describe, to_plain
+from robust_tickets.config import FlagText, build, describe, resource, to_plain
 from robust_tickets.data.task import Split
 from robust_tickets.errors import TicketsError
 from robust_tickets.registry import code_of
@@ -151,6 +151,19 @@ def test_resources_of_an_additional_constraint_are_the_attacks(monkeypatch: pyte
     assert search.services()["encoder"].encode is encode  # type: ignore[attr-defined]
     assert search.describe()[-1].endswith("at least 0.9 over the whole text")
     assert search.title == "PWWS"
+
+
+@dataclass(frozen=True)
+class Near(Constraint):
+    """Near by the encoder."""
+
+    encoder: Any = resource()
+    least: float = 0.5
+
+
+def test_a_constraint_of_ones_own_is_described_without_the_loaded_resource() -> None:
+    search = PWWS(constraints=(Near(),)).assemble(Loaded(encoder=object()))
+    assert search.describe()[-1] == "Near by the encoder. (least=0.5)"
 
 
 def test_a_kept_column_leaves_a_set_in_textattacks_order() -> None:

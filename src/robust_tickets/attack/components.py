@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from robust_tickets.attack.example import ExampleState, Steps
 from robust_tickets.attack.text import BETWEEN_COLUMNS, Text
-from robust_tickets.config import Settings
+from robust_tickets.config import Settings, resources_in
 
 if TYPE_CHECKING:
     from robust_tickets.attack.scheduler import Service
@@ -73,8 +73,11 @@ class Component(Settings):
         name, text = type(self).__name__, type(self).__doc__ or ""
         if text.startswith(f"{name}("):  # a dataclass without a docstring has its signature there
             text = ""
+        loaded = resources_in(self)  # the result names them apart; as objects they are at another address every time
         settings: list[str] = (
-            [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self)] if is_dataclass(self) else []
+            [f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.name not in loaded]
+            if is_dataclass(self)
+            else []
         )
         words = " ".join(text.partition("\n\n")[0].split()) or name
         return f"{words} ({', '.join(settings)})" if settings else words
