@@ -199,7 +199,11 @@ def _hash_of_class(owner: type) -> str:
     def take(code: CodeType) -> None:
         hasher.update(code.co_code + repr((code.co_name, code.co_names, code.co_varnames)).encode())
         for constant in code.co_consts:
-            take(constant) if isinstance(constant, CodeType) else hasher.update(repr(constant).encode())
+            if isinstance(constant, CodeType):
+                take(constant)
+            else:  # the order of a set is another one in every process
+                fixed = sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant
+                hasher.update(repr(fixed).encode())
 
     for value in vars(owner).values():
         if isinstance(method := getattr(value, "fget", value), FunctionType):

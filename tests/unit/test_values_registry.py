@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -143,3 +144,20 @@ def test_components_of_a_users_own_file_are_told_apart(tmp_path: Path, monkeypat
     assert describe(made["A"]) != describe(made["B"])
     hashes = [next(iter(code_of(one).values())) for one in made.values()]
     assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_the_order_of_a_set_in_a_notebooks_method_does_not_count() -> None:
+    from dataclasses import dataclass
+
+    def code(members: list[int]) -> dict[str, str]:
+        scope: dict[str, Any] = {"__name__": "notebook", "dataclass": dataclass}
+        source = "@dataclass\nclass Own:\n    def skips(self, n):\n        return n in {0, 8}\n"
+        exec(compile(source, "<cell>", "exec"), scope)  # noqa: S102  # as a notebook does
+        method = scope["Own"].skips
+        consts = [frozenset(members) if isinstance(c, frozenset) else c for c in method.__code__.co_consts]
+        method.__code__ = method.__code__.replace(co_consts=tuple(consts))
+        return code_of(scope["Own"]())
+
+    assert list(frozenset([0, 8])) != list(frozenset([8, 0]))  # as those of texts in two processes
+    assert code([0, 8]) == code([8, 0])
+    assert code([0, 8]) != code([0, 9])
