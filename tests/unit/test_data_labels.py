@@ -132,3 +132,9 @@ def test_a_number_in_a_label_map_is_the_class_called_so_where_classes_are_called
         "bad": 0,
         "fine": 1,
     }  # the flag to paste
+
+
+def test_a_map_by_the_names_that_a_source_declares_goes_before_classes_called_by_its_numbers() -> None:
+    """The model's classes are called 0 and 1, the data's 0 and 1 are declared as neg and pos: the map says which is which."""
+    found = match(["0", "1"], ("0", "1"), "hub", ("neg", "pos"), label_map={"neg": "1", "pos": "0"})
+    assert found.ids == {"0": 1, "1": 0}
