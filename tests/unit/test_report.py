@@ -393,6 +393,10 @@ def test_attacks_on_other_named_texts_are_not_compared(tmp_path: Path) -> None:
     [
         ({"query_budget": 50}, ("PWWS (no query budget)", "PWWS (at most 50 queries)")),
         ({"task": {"split": "validation"}}, ("PWWS (split test)", "PWWS (split validation)")),
+        (
+            {"resources": {"synonyms": {"name": "others", "digest": "78"}}},
+            ("PWWS (synonyms WordNet 3.0)", "PWWS (synonyms others)"),
+        ),
         ({}, ("PWWS (number 1)", "PWWS (number 2)")),
     ],
 )

@@ -60,9 +60,10 @@ class Attack(AttackResult):
 
     @property
     def identity(self) -> str:
-        """The settings with the data, texts that were named and the rules, for comparisons."""
+        """The settings with the data, texts that were named, the rules and their resources, for comparisons."""
         task, named = self.task.get("digest"), self.ids if self.subset == "ids" else ()
-        return json.dumps([self.attack, self.settings, task, named, self.constraints], default=str)
+        used = {kind: about.get("digest") for kind, about in sorted(self.resources.items())}
+        return json.dumps([self.attack, self.settings, task, named, self.constraints, used], default=str)
 
     @property
     def before(self) -> tuple[str, ...]:
@@ -412,9 +413,14 @@ def _keyed(arms: Sequence[Arm]) -> tuple[tuple[Arm, ...], dict[str, str]]:
 
 def _title(key: str, first: Mapping[str, Attack]) -> str:
     """The attack's name, with the settings that distinguish it from others of this name."""
-    name, mine = first[key].attack, first[key].settings
-    others = {other: attack.settings for other, attack in first.items() if attack.attack == name}
-    differ = [words for what, words in mine.items() if words and any(one[what] != words for one in others.values())]
+    name = first[key].attack
+    others = {
+        other: attack.settings | {kind: f"{kind} {about.get('name')}" for kind, about in attack.resources.items()}
+        for other, attack in first.items()
+        if attack.attack == name
+    }
+    mine = others[key]
+    differ = [words for what, words in mine.items() if words and any(one.get(what) != words for one in others.values())]
     if list(others.values()).count(mine) > 1:
         differ.append(f"number {1 + list(others).index(key)}")
     return TITLES.get(name, name) + (f" ({', '.join(differ)})" if differ else "")
