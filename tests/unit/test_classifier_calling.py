@@ -165,12 +165,15 @@ def test_how_many_texts_a_service_takes_is_kept() -> None:
     clf = Classifier.wrap(few, labels=["a", "b"])
     for batch in range(5):
         clf.predict([f"text {batch} {i}" for i in range(16)])
-    assert failed == [16, 8, 8]  # in the first batch
+    assert failed == [16, 8]  # in the first batch, once for each size
     with pytest.raises(ValueError):
         clf.predict(["bad"])
     failed.clear()
     clf.predict([f"again {i}" for i in range(16)])
     assert failed == []
+    with pytest.raises(ValueError):
+        clf.predict([*(f"more {i}" for i in range(15)), "bad"])
+    assert failed == [1]  # a text that failed alone is asked about first
 
 
 # -- pipelines

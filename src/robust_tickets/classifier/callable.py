@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from robust_tickets.classifier.base import MAX_LENGTH, Classifier, in_halves, log_probabilities
+from robust_tickets.classifier.base import MAX_LENGTH, Classifier, log_probabilities
 from robust_tickets.classifier.encode import Encoded, Text, rows_of
 from robust_tickets.classifier.loading import check_head
 from robust_tickets.config import Settings, setting
@@ -90,7 +90,7 @@ class CallableClassifier(Classifier):
             answers = self.function(texts, fresh=self._fresh)
         try:
             p = np.array([_row(answer, self.labels) for answer in answers], dtype=np.float64)
-        except (TypeError, ValueError, KeyError) as problem:
+        except (TypeError, ValueError, KeyError, RuntimeError) as problem:  # the last of tensors with gradients
             raise _refused(self.identity, f"did not return numbers: {problem}", NAMES) from None
         right = p.shape == (len(rows), len(self.labels))
         if not right or not ((p >= -1e-6).all(axis=1) & (abs(p.sum(axis=1) - 1) <= 1e-3)).all():  # NaN is wrong
@@ -129,42 +129,40 @@ class Caller:
         self.kept: dict[Any, Any] = {}
         self.most = 0  # texts a call, since larger ones failed; 0: all
         self.calm = 0  # calls since the last failure
+        self.culprit: Any = None  # the last text that failed alone
 
     def __call__(self, texts: Sequence[Any], *, fresh: bool = False) -> list[Any]:
         """One row a text; equal texts are asked about once. A call that fails is made in halves, down to the text at fault.
 
-        The size that worked is kept for further calls, and doubled again after ``CALM`` of them.
-
-        ``fresh``: neither in halves nor with answers that are kept.
+        The size that worked is kept for further calls, and doubled again after ``CALM`` of them; a text that failed alone is asked about
+        first, so that it fails no other's call. ``fresh``: neither in halves nor with answers that are kept.
         """
         keeping = not fresh and self.options != PLAIN
         rows = {text: self.kept[text] for text in texts if text in self.kept} if keeping else {}
-
-        def ask(part: list[Any]) -> list[Any]:
-            answers = self._answers(part)
+        wanted = [text for text in dict.fromkeys(texts) if text not in rows]
+        if not fresh:
+            wanted.sort(key=lambda text: text != self.culprit)
+        before = self.most
+        while wanted:
+            part = wanted[: 1 if wanted[0] == self.culprit else self.most or None] if not fresh else wanted
+            try:
+                answers = self._answers(part)
+            except TicketsError:
+                raise  # it knows better
+            except Exception:
+                if fresh:
+                    raise
+                if len(part) == 1:
+                    self.culprit, self.most = part[0], before  # the text was at fault, not how many there were
+                    raise
+                self.most, self.calm = len(part) // 2, 0
+                continue
+            wanted = wanted[len(part) :]
+            rows |= dict(zip(part, answers, strict=True))
             if keeping:
                 self.kept.update(zip(part, answers, strict=True))
                 for oldest in list(islice(self.kept, max(0, len(self.kept) - KEPT))):
                     del self.kept[oldest]
-            return answers
-
-        before = self.most
-
-        def smaller(items: list[Any], half: int) -> None:
-            self.most, self.calm = half, 0
-
-        def at_fault(text: Any, problem: Exception) -> NoReturn:
-            self.most = before  # the text was at fault, not how many there were
-            raise problem
-
-        def final(problem: Exception) -> Exception | None:
-            return problem if fresh or isinstance(problem, TicketsError) else None
-
-        wanted = [text for text in dict.fromkeys(texts) if text not in rows]
-        while wanted:
-            part = wanted[: self.most or None] if not fresh else wanted
-            rows |= dict(zip(part, in_halves(ask, part, at_fault, ends=final, smaller=smaller), strict=True))
-            wanted = wanted[len(part) :]
             self.calm += 1
             if self.most and self.calm >= CALM:
                 self.most, self.calm = 2 * self.most, 0

@@ -112,6 +112,10 @@ class Opening(config.Settings):
         columns = (columns,) if isinstance(columns, str) else columns
         labels = None if self.labels is None else tuple(name.strip() for name in self.labels.split(","))
         calls: dict[str, Any] = {key: getattr(self, key) for key in ("batch_size", "retries", "rate_limit", "timeout")}
+        if (file := model.partition(":")[0]).endswith(".py"):
+            name = ".".join(Path(file).with_suffix("").parts)
+            message = f"{file} is a Python file, expected a function"
+            raise TicketsError(message, hint=f"write {name}:FUNCTION", code="usage.function")
         if is_function(model):
             self._refuse("a model with a tokenizer", "tokenizer", "max_length", "device")
             if labels is None:
@@ -119,10 +123,6 @@ class Opening(config.Settings):
                 raise TicketsError(f"{model}: what are its classes called?", hint=hint, code="usage.labels")
             function = imported(model, "; a run's arm is RUN:ARM, and RUN must be a folder")
             return Classifier.wrap(function, labels=labels, columns=columns, name=model, **calls)
-        if (file := model.partition(":")[0]).endswith(".py"):
-            name = ".".join(Path(file).with_suffix("").parts)
-            message = f"{file} is a Python file, expected a function"
-            raise TicketsError(message, hint=f"write {name}:FUNCTION", code="usage.function")
         self._refuse("a Python function", *calls)
         path = model_path(model)
         if (graph := graph_of(path)) is not None:
