@@ -272,7 +272,7 @@ def test_modules_of_every_version(tmp_path: Path, tensorflow: Any, made: Any, mo
     [
         (lambda texts: np.zeros((7, 3)), "encoder.answer"),
         (lambda texts: np.zeros(len(texts)), "encoder.answer"),
-        (lambda texts: {"a": 1, "b": 2}, "encoder.answer"),
+        (lambda texts: dict.fromkeys("ab", np.zeros((len(texts), 3))), "encoder.answer"),
         (lambda texts: 1 / 0, "encoder.answer"),
         (SimpleNamespace(signatures={"train": Signature()}), "encoder.damaged"),
     ],

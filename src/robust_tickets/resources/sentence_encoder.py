@@ -323,7 +323,8 @@ class UniversalEncoder:
     def _rows(self, texts: list[str]) -> np.ndarray:
         answer = self._call(texts)
         if isinstance(answer, dict):
-            answer = next((answer[name] for name in ("outputs", "default") if name in answer), [*answer.values()][-1])
+            (name,) = [name for name in ("outputs", "default") if name in answer][:1] or answer  # else its only one
+            answer = answer[name]
         rows = np.asarray(answer, dtype=np.float32)
         if rows.ndim != 2 or len(rows) != len(texts):
             message = f"{self.name} answers {len(texts)} texts with the shape {rows.shape}"
