@@ -178,9 +178,8 @@ def match(
     """
     mapped = _mapped(label_map or {}, names)
     called, note = {value: value for value in values}, ""
-    if (
-        declared and values and not _by_name(values, mapped or _numbered(names))
-    ):  # a map goes before classes called 0, 1
+    first = mapped or _numbered(names)  # a map goes before classes that are called 0 and 1
+    if declared and values and not _by_name(values, first):
         called = {value: declared[i] for value, i in match(values, declared, where).ids.items()}
         if not mapped and len(_by_name(declared, _numbered(names))) < len(declared):
             if not unnamed(names) or len(declared) != len(names):
