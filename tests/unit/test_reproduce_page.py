@@ -150,6 +150,10 @@ def test_an_attacked_text_has_its_queries_where_it_was_attacked(found: tuple[Out
     results = re.findall(r'data-outcome="(\w+)">(.*?)</p>', shown)
     assert {"success", "failed", "skipped"} <= {status for status, _ in results}
     assert all((" queries" in words) == (status in ("success", "failed")) for status, words in results)
+    # models of two backbones are on cards of their own
+    others = [replace(one, unit=replace(one.unit, backbone="roberta-base")) for one in found]
+    shown = str(texts(standings([*found, *others]), folder))
+    assert all(f"SST-2{where} ·" in shown for where in ("", ", RoBERTa-base"))
 
 
 def test_a_unit_that_was_only_searched_is_no_run(found: tuple[Outcome, ...], folder: Path) -> None:

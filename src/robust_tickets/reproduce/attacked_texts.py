@@ -15,8 +15,7 @@ from robust_tickets.data.registered_tasks import TASKS
 from robust_tickets.errors import TicketsError
 from robust_tickets.report.format import GLUE
 from robust_tickets.report.html import Case, Result, cards
-from robust_tickets.reproduce.aggregate import Against, Standing, attacks_on, by_task, number
-from robust_tickets.reproduce.arms import task_title
+from robust_tickets.reproduce.aggregate import Against, Standing, attacks_on, by_task, number, place
 from robust_tickets.reproduce.outcome import LETTERS, Outcome, ids_of
 
 ARMS = 8  # on a card: those with most runs
@@ -29,8 +28,8 @@ STATUSES = {letter: status for status, letter in LETTERS.items()}
 def texts(found: Sequence[Standing], folder: Path) -> Markup | None:
     """Cards: of every task and attack, first those on which the arms differ and of which most texts were kept."""
     groups = {
-        f"{task_title(members[0].task)} · {attack.title}": cases
-        for members in by_task(found).values()
+        f"{place(*where)} · {attack.title}": cases
+        for where, members in by_task(found).items()
         for attack in attacks_on(members)
         if (cases := _cases(members, attack, folder))
     }
