@@ -241,6 +241,8 @@ def test_overwrites_only_an_untouched_earlier_export(bert: Classifier, tmp_path:
     with refused("export.foreign_folder"):
         export(bert, folder)
     (folder / "notes.txt").unlink()
+    (folder / "README.md").unlink()
+    export(bert, folder)
     (folder / "README.md").write_text("my own card")
     with refused("export.foreign_folder"):
         export(bert, folder)

@@ -80,8 +80,7 @@ def _check_free(place: Path) -> None:
     if not place.exists() or (place.is_dir() and not any(place.iterdir())):
         return
     listed = mapping(mapping(read_json(place / MARK)).get("files")) if (place / MARK).is_file() else {}
-    found = _files(place)
-    changed = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
+    changed = [name for name, sha256 in _files(place).items() if listed.get(name) != sha256]  # what is gone is not lost
     if not listed or changed:
         what = f"was changed since it was exported ({changed[0]})" if listed else "is not an empty folder"
         hint = "give another folder, or remove this one yourself"
