@@ -123,6 +123,9 @@ def test_gates_have_a_line_for_each_penalty() -> None:
     assert (
         draw("RT-F1", lambdas, [*again, *[run(one.arm, traces=gates(one.x or 0)) for one in lambdas]]).svg == drawn.svg
     )
+    # an epoch that a search traced twice counts once
+    twice = {name: [line for line in lines for _ in range(2)] for name, lines in gates(0.1).items()}
+    assert draw("RT-F1", lambdas, [run(one.arm, traces=twice) for one in lambdas]).ran
 
 
 def test_survivors_are_means_over_searches() -> None:

@@ -187,8 +187,8 @@ def _traced(arm: str, outcomes: Sequence[Outcome], key: str) -> Points:
     """The searches' values, in percent, at every epoch that was traced."""
     at: dict[float, list[TrainedRun]] = {}
     for unit, one in ((one.unit, one) for one in outcomes if one.unit.arm == arm and not one.unit.repeat):
-        for epoch, value in along(one, "gates", key):
-            at.setdefault(round(epoch, 4), []).append(TrainedRun(value=100 * value, seed=unit.seed, source=unit.id))
+        for epoch, value in {round(epoch, 4): value for epoch, value in along(one, "gates", key)}.items():
+            at.setdefault(epoch, []).append(TrainedRun(value=100 * value, seed=unit.seed, source=unit.id))
     epochs = sorted(at)
     if len(epochs) > MOST:
         epochs = sorted({epochs[round(k * (len(epochs) - 1) / (MOST - 1))] for k in range(MOST)})
